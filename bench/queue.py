@@ -38,7 +38,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, WorkerSpec
 from engramq.workers.queue.process import serve
 from tests.lanes import lanes_at
 
@@ -56,10 +56,10 @@ RoundTrip = Callable[[], Awaitable[None]]
 
 
 async def engramq_worker(url: str, *kinds: WorkerKind) -> None:
-    async def pong(job: Job) -> Outcome:
-        command = job.envelope.command
+    async def pong(assignment: Assignment) -> Completion:
+        command = assignment.envelope.command
         assert isinstance(command, Ping)
-        return Outcome(Pong(payload=command.payload))
+        return Completion(Pong(payload=command.payload))
 
     settings = read_settings({"ENGRAMQ_REDIS_URL": url, "ENGRAMQ_KEY_PREFIX": KEYS.prefix})
     await announce(url)

@@ -132,17 +132,17 @@ async def _converse(
     conversation: "Conversation[ReplyT]", answered: Callable[[ClientCall[Any]], Awaitable[Any]]
 ) -> ReplyT:
     resume: Callable[[Any], ClientCall[Any]] = conversation.send
-    outcome: Any = None
+    answer: Any = None
     while True:
         try:
-            call = resume(outcome)
+            call = resume(answer)
         except StopIteration as end:
             result: ReplyT = end.value
             return result
         try:
-            resume, outcome = conversation.send, await answered(call)
+            resume, answer = conversation.send, await answered(call)
         except EngramqFailure as problem:
-            resume, outcome = conversation.throw, problem
+            resume, answer = conversation.throw, problem
 
 
 def takes_what(_make: Callable[P, Any]) -> Callable[[Callable[..., ReplyT]], Callable[Concatenate[Any, P], ReplyT]]:

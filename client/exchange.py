@@ -96,9 +96,9 @@ class Pause:
     seconds: float
 
 
-Outcome = httpx.Response | httpx.TransportError | None
+HttpResult = httpx.Response | httpx.TransportError | None
 """What became of a request; None after a pause."""
-Exchange = Generator[Send | Pause, Outcome, ReplyT]
+Exchange = Generator[Send | Pause, HttpResult, ReplyT]
 Clock = Callable[[], float]
 
 
@@ -117,15 +117,15 @@ def _answered(request: Request, policy: Policy, now: Clock) -> Exchange[tuple[in
     """Return status and body of the first answer that does not ask to be repeated, or of the last one there was."""
     until, attempt = now() + policy.call_s, 0
     while True:
-        outcome = yield Send(request, max(0.01, min(policy.request_s, until - now())))
-        response = outcome if isinstance(outcome, httpx.Response) else None
+        result = yield Send(request, max(0.01, min(policy.request_s, until - now())))
+        response = result if isinstance(result, httpx.Response) else None
         body = None if response is None else _body_of(response)
         if response is not None and body is not None and response.status_code not in _REPEATED:
             return response.status_code, body
         wait_s = policy.wait_s(attempt, _asked_wait_s(response))
         if now() + wait_s >= until:
             if response is None:
-                why = f"The server cannot be reached: {str(outcome) or type(outcome).__name__}"
+                why = f"The server cannot be reached: {str(result) or type(result).__name__}"
                 raise NotReached(why, request.key)
             if body is None:
                 why = f"The server answered {response.status_code} with something that is no reply."

@@ -10,7 +10,7 @@ import httpx
 
 from engramq.client import calls
 from engramq.client.call import AsyncClient, ClientCall, ReplyT, SyncClient, takes_what
-from engramq.client.exchange import Outcome, Pause, Policy, carry_out, http_options
+from engramq.client.exchange import HttpResult, Pause, Policy, carry_out, http_options
 from engramq.client.methods import Calls
 from engramq.schemas import records
 
@@ -28,23 +28,23 @@ class Memory(Calls, SyncClient):
 
     def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         exchange = carry_out(call, self._policy, time.monotonic)
-        outcome: Outcome = None
+        result: HttpResult = None
         while True:
             try:
-                action = exchange.send(outcome)
+                action = exchange.send(result)
             except StopIteration as end:
                 reply: ReplyT = end.value
                 return reply
             if isinstance(action, Pause):
                 time.sleep(action.seconds)
-                outcome = None
+                result = None
                 continue
             try:
-                outcome = self._http.request(**action.http_arguments(self._policy))
+                result = self._http.request(**action.http_arguments(self._policy))
             except httpx.LocalProtocolError:
                 raise  # a token or a key that no header can hold: it would be so again
             except httpx.TransportError as problem:
-                outcome = problem
+                result = problem
 
     @takes_what(calls.recent)
     def each_recent(self, **options: Any) -> Iterator[records.Memory]:
@@ -83,23 +83,23 @@ class AsyncMemory(Calls, AsyncClient):
 
     async def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         exchange = carry_out(call, self._policy, time.monotonic)
-        outcome: Outcome = None
+        result: HttpResult = None
         while True:
             try:
-                action = exchange.send(outcome)
+                action = exchange.send(result)
             except StopIteration as end:
                 reply: ReplyT = end.value
                 return reply
             if isinstance(action, Pause):
                 await anyio.sleep(action.seconds)
-                outcome = None
+                result = None
                 continue
             try:
-                outcome = await self._http.request(**action.http_arguments(self._policy))
+                result = await self._http.request(**action.http_arguments(self._policy))
             except httpx.LocalProtocolError:
                 raise  # a token or a key that no header can hold: it would be so again
             except httpx.TransportError as problem:
-                outcome = problem
+                result = problem
 
     @takes_what(calls.recent)
     async def each_recent(self, **options: Any) -> AsyncIterator[records.Memory]:

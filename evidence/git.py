@@ -51,9 +51,9 @@ class Repository:
     def _is_allowed(self) -> bool:
         """Say whether the configuration of the user, or of the system, lets git read the repository."""
         allowed = False
-        for scope in ("--system", "--global"):
+        for level in ("--system", "--global"):
             try:
-                told = self._call("config", scope, "--includes", "--get-all", "-z", "safe.directory", folder=os.sep)
+                told = self._call("config", level, "--includes", "--get-all", "-z", "safe.directory", folder=os.sep)
             except GitFailed:  # there is none
                 continue
             for text in told.split(b"\0")[:-1]:

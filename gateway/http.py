@@ -25,7 +25,7 @@ from engramq.schemas.settings import Settings, SettingsError, is_loopback
 from engramq.schemas.vocabulary import GUARDS
 
 # Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that the side which sends requests closes
-# it: otherwise a call that arrives just as the time is up is cut off, and its outcome is unknown.
+# it: otherwise a call that arrives just as the time is up is cut off, and its fate is unknown.
 KEEP_ALIVE_S: Final = 75
 # At a stop clients hear with their next answer that the connection ends; only one on which nothing comes for so long is
 # closed by us, for a call that is on its way then would be cut off.

@@ -17,7 +17,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from engramq.gateway.identity.authorization import settings_caller
 from engramq.gateway.overview import overview_of
-from engramq.gateway.queue.bus import Bus, Pending, open_bus
+from engramq.gateway.queue.bus import Bus, Unanswered, open_bus
 from engramq.gateway.queue.look import NoLook, look_at, missing_rights
 from engramq.schemas.checks import Check, CheckName, Health, health_of, merged
 from engramq.schemas.codec import fault_body, reply_body
@@ -60,18 +60,18 @@ class QueueCalls:
         given = {name: value for name, value in arguments.items() if name not in _OF_CALLS}
         command: Command = msgspec.convert({**given, "type": tool}, AnyCommand)
         try:
-            outcome = self.portal.call(partial(self._ask, command, arguments.get("idempotency_key")))
+            answer = self.portal.call(partial(self._ask, command, arguments.get("idempotency_key")))
         except EngramqError as refused:
             self.bus.check()
             return fault_body(refused.fault)
-        if isinstance(outcome, Pending):
-            return {"status": Status.PENDING.value, "command_id": outcome.command_id}
-        if outcome.fault is not None:
-            return fault_body(outcome.fault)
-        assert outcome.reply is not None
-        return reply_body(outcome.reply)
+        if isinstance(answer, Unanswered):
+            return {"status": Status.PENDING.value, "command_id": answer.command_id}
+        if answer.fault is not None:
+            return fault_body(answer.fault)
+        assert answer.reply is not None
+        return reply_body(answer.reply)
 
-    async def _ask(self, command: Command, key: str | None) -> Answer | Pending:
+    async def _ask(self, command: Command, key: str | None) -> Answer | Unanswered:
         return await self.bus.ask(
             command,
             namespace=self.namespace,

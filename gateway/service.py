@@ -23,7 +23,7 @@ from engramq.gateway.mcp.arguments import Arguments, check_arguments
 from engramq.gateway.mcp.audience import ALL_TOOLS, Audience, audience_of, reword_body, reword_for, tools_for
 from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
-from engramq.gateway.queue.bus import Bus, Pending
+from engramq.gateway.queue.bus import Bus, Unanswered
 from engramq.gateway.redaction import WITH_MEMORIES, redact_command
 from engramq.gateway.replies import (
     ReplyStyle,
@@ -189,7 +189,7 @@ class Service:
         if tool.takes_references:
             envelope = await resolve_references(tool, envelope, self.sessions)
         answer = await self._ask(envelope, subject)
-        if isinstance(answer, Pending):
+        if isinstance(answer, Unanswered):
             names = stood_for(envelope.references) if envelope.references else UNSET
             body = to_body(PendingReply(command_id=answer.command_id, resolved_references=names))
             return ToolReply(body, text_of(body), is_error=False)
@@ -204,7 +204,7 @@ class Service:
             redact_command, command, self.redact, anyio.from_thread.check_cancelled, limiter=self.redacting
         )
 
-    async def _ask(self, envelope: Envelope, subject: Subject) -> commands.Reply | Pending:
+    async def _ask(self, envelope: Envelope, subject: Subject) -> commands.Reply | Unanswered:
         """Return the reply to a command, or that it is pending; raises EngramqError, with what references stood for."""
         try:
             sent = envelope
@@ -213,9 +213,9 @@ class Service:
                 sent = msgspec.structs.replace(envelope, command=cursors.unseal_cursor(envelope, secret))
             subject.command_id = envelope.id
             answer = await self.bus.send(sent, sent.command.patience_s)
-            if isinstance(answer, Pending) and envelope.command.write:
+            if isinstance(answer, Unanswered) and envelope.command.write:
                 return answer
-            if isinstance(answer, Pending):  # a read that was not answered in time never will be
+            if isinstance(answer, Unanswered):  # a read that was not answered in time never will be
                 raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
             if answer.reply is None:
                 raise EngramqError(_fault_of(answer))

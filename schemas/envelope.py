@@ -93,7 +93,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcome of the command with this id: exactly one of `reply` and `fault`. `replayed`: carried out before."""
+    """The answer to the command with this id: exactly one of `reply` and `fault`. `replayed`: carried out before."""
 
     id: str
     reply: AnyReply | None = None

@@ -226,7 +226,9 @@ class Settings:
     degree_cap: int = _setting("10", "Most links that a memory may have", take.integer(1, 10_000))
     reinforce_delta: float = _setting("0.10", "Weight that a link gains when it is reinforced", take.number(0, 1))
     link_threshold: float = _setting("0.60", "Cosine from which a new memory is linked to others", take.number(0, 1))
-    similar_threshold: float = _setting("0.50", "Cosine from which a store shows a similar memory", take.number(0, 1))
+    similar_threshold: float = _setting(
+        "0.50", "Cosine from which store_memory shows a similar memory", take.number(0, 1)
+    )
     min_relevance: float | None = _setting(
         "",
         "Least relevance of the hits that a search shows where a call names none, 0 (all) to 1; empty: as learned, "

@@ -10,7 +10,7 @@ from engramq.schemas.settings import Settings, read_settings
 from engramq.workers.app import HANDLERS
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.contract import Assignment, Completion
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.runner import CommandHandler, CommandRunner, Context, Services
 from tests.lanes import lanes_at
@@ -22,7 +22,7 @@ NO_SERVER = "redis://127.0.0.1:9"
 def runner(
     store: Store,
     *handlers: CommandHandler[..., Any],
-    mailboxes: Inspection | None = None,
+    inspection: Inspection | None = None,
     settings: Settings | None = None,
     services: Services | None = None,
 ) -> CommandRunner:
@@ -30,15 +30,15 @@ def runner(
     return CommandRunner(
         handlers or EVERY_HANDLER,
         store=store,
-        mailboxes=mailboxes or Inspection(lanes_at(NO_SERVER, Keys("nobody"))),
+        inspection=inspection or Inspection(lanes_at(NO_SERVER, Keys("nobody"))),
         settings=settings or read_settings({}),
         services=services or Services(),
     )
 
 
 async def run_once(
-    store: Store, given: Job, effect: Callable[[Transaction], Awaitable[Reply]], *, begun: bool = False
-) -> Outcome:
+    store: Store, given: Assignment, effect: Callable[[Transaction], Awaitable[Reply]], *, begun: bool = False
+) -> Completion:
     """Carry a command out by a handler that does this; `begun`: a part of it is done already."""
 
     async def handle(tx: Transaction, _command: object, _context: Context) -> Reply:

@@ -43,7 +43,7 @@ from engramq.workers.db.rewriting import (
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.migrating import require_database, run
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import ResultUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, handlers, restoring
@@ -223,7 +223,7 @@ def restore_export(
         raise CommandFailed(f"{problem} Nothing was restored.") from None
     except restoring.NamespaceOccupied as problem:
         raise CommandFailed(str(problem)) from None
-    except OutcomeUnknown:
+    except ResultUnknown:
         lost = "The connection was lost at the end. Run the same command again: it says whether anything was restored."
         raise CommandFailed(lost, ExitCode.MIDWAY) from None
 
@@ -340,7 +340,7 @@ def rewrite_redis(settings: Settings) -> bool:
         async with Inspection(lanes_of(settings)) as view:
             try:
                 return await view.rewrite_log(at_once=True)
-            except (NotRewritten, OutcomeUnknown) as problem:
+            except (NotRewritten, ResultUnknown) as problem:
                 raise CommandFailed(f"The tables are written anew, Redis's file is not. {problem}.") from None
 
     return run(rewrite())

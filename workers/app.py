@@ -154,7 +154,7 @@ def build_specs(
     kinds: Sequence[WorkerKind],
     *,
     store: Store,
-    mailboxes: Inspection,
+    inspection: Inspection,
     settings: Settings,
     services: Services,
     stopping: asyncio.Event,
@@ -168,12 +168,12 @@ def build_specs(
     activity, clock = services[Activity], SessionClock(store, stopping=stopping)
     kept_up = (
         *_schedule(store.seen_by(EVERYTHING), settings, services[Vectorizer], stopping, activity),
-        Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log),
+        Periodic("rewrite_log", REWRITE_EVERY_S, inspection.rewrite_log),
     )
 
     def spec(kind: WorkerKind) -> WorkerSpec:
         handlers = HANDLERS[kind]
-        runner = CommandRunner(handlers, store=store, mailboxes=mailboxes, settings=settings, services=services)
+        runner = CommandRunner(handlers, store=store, inspection=inspection, settings=settings, services=services)
         return WorkerSpec(
             kind,
             dict.fromkeys((handler.command for handler in handlers), runner.run),
@@ -253,13 +253,13 @@ async def run(
         if metrics is not None:
             await owned.enter_async_context(metrics.served(settings, store, embedder))
         lanes = lanes_of(settings)
-        mailboxes = await owned.enter_async_context(Inspection(lanes))
+        inspection = await owned.enter_async_context(Inspection(lanes))
         services = build_services(store, embedder, settings, stopping=stop)
         health.know(store, services[WorkerChecks])
         specs = build_specs(
             kinds,
             store=store,
-            mailboxes=mailboxes,
+            inspection=inspection,
             settings=settings,
             services=services,
             stopping=stop,

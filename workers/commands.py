@@ -34,7 +34,7 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
     if ended is not None:
         return ended
     asked_by = None if is_admin(principal) else principal.identity
-    found = await context.mailboxes.find(command.command_id, namespace, asked_by)
+    found = await context.inspection.find(command.command_id, namespace, asked_by)
     if isinstance(found, Answer):
         answer = msgspec.json.encode(found).decode()
         private = await context.store.read(namespace, lambda tx: _names_private(tx, answer))

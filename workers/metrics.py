@@ -17,7 +17,7 @@ from engramq.telemetry.listener import PageAnswer, ServedPage, serving
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import StoreFigures, store_figures
 from engramq.workers.embedders.batching import BatchingEmbedder
-from engramq.workers.queue.contract import CommandTry, OutcomeUnknown
+from engramq.workers.queue.contract import CommandTry, ResultUnknown
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class WorkerMetrics:
             return
         try:
             found = await store_figures(store)
-        except (EngramqError, OutcomeUnknown):
+        except (EngramqError, ResultUnknown):
             log.warning("Metrics tell nothing of the store: the database is away")
             self._figures.forget(catalog.UPKEEP)
             return

@@ -1,4 +1,4 @@
-"""Redact contents from a reply before the ledger keeps it, and add them again for its reader.
+"""Blank the contents of a reply before the ledger keeps it, and add them again for its reader.
 
 An erased memory must leave nothing in the ledger, so that keeps ids and no contents: neither of memories, nor notes,
 queries and previews, which may say the same. What is missing is read again whenever an answer is given.
@@ -100,13 +100,13 @@ def _announce(memory: Memory) -> dict[str, Any]:
     }
 
 
-def redact_for_ledger(answer: Answer) -> str:
+def blank_for_ledger(answer: Answer) -> str:
     """Return what the ledger may keep of an answer."""
-    reply, fault = changed(answer.reply, _redact), changed(answer.fault, _redact)
+    reply, fault = changed(answer.reply, _blank), changed(answer.fault, _blank)
     return _encoder.encode(Answer(id=answer.id, reply=reply, fault=fault, replayed=answer.replayed)).decode()
 
 
-def _redact(node: msgspec.Struct) -> msgspec.Struct:
+def _blank(node: msgspec.Struct) -> msgspec.Struct:
     """Return a part of a reply without what somebody wrote; properties of the graph stay, which no erasure reaches."""
     if isinstance(node, MemoryPreview | GraphPreview):
         return msgspec.structs.replace(node, preview=None)
@@ -168,7 +168,7 @@ _PREVIEWS: Final[Mapping[str, PreviewReader]] = {
 
 
 async def restore_answer(tx: Transaction, entry: LedgerEntry, repeated: Envelope | None = None) -> Answer:
-    """Return the answer of a ledger row, with what `redact_for_ledger` left out.
+    """Return the answer of a ledger row, with what `blank_for_ledger` left out.
 
     `repeated` is the request that it answers again. Similar memories that are gone are left out; when the memory that
     it is about was erased, the answer says so. An answer that an earlier version wrote in another form is a refusal.

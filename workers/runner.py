@@ -27,13 +27,13 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import Viewer
-from engramq.workers.queue.contract import Job, Lease, Outcome, OutcomeUnknown
+from engramq.workers.queue.contract import Assignment, Completion, Lease, ResultUnknown
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.replies import (
     add_previews,
     add_references,
     announcement,
-    redact_for_ledger,
+    blank_for_ledger,
     restore_answer,
     subject,
 )
@@ -63,8 +63,8 @@ class Services(dict[type[Any], Any]):
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class Context(Outcome):
-    """What a handler knows besides its command, and what it leaves to be done after the commit: the outcome.
+class Context(Completion):
+    """What a handler knows besides its command, and what it leaves to be done after the commit: the completion.
 
     `reply` is set at the end.
     `store`: as the principal of the command sees it, all of it where that is engramq itself.
@@ -78,7 +78,7 @@ class Context(Outcome):
     envelope: Envelope
     lease: Lease
     store: Store
-    mailboxes: Inspection
+    inspection: Inspection
     settings: Settings
     services: Services
     begun: bool = False
@@ -164,7 +164,7 @@ class CommandRunner:
         handlers: Iterable[CommandHandler[..., Any]],
         *,
         store: Store,
-        mailboxes: Inspection,
+        inspection: Inspection,
         settings: Settings,
         services: Services,
     ) -> None:
@@ -172,15 +172,15 @@ class CommandRunner:
             handler.command: handler for handler in handlers
         }
         self._store = store
-        self._mailboxes = mailboxes
-        self._context = partial(Context, mailboxes=mailboxes, settings=settings, services=services)
+        self._inspection = inspection
+        self._context = partial(Context, inspection=inspection, settings=settings, services=services)
 
-    async def run(self, job: Job) -> Outcome:
-        """Carry a command out, once. Raises EngramqError for a refusal, OutcomeUnknown, LeaseLost."""
-        envelope, command = job.envelope, job.envelope.command
+    async def run(self, given: Assignment) -> Completion:
+        """Carry a command out, once. Raises EngramqError for a refusal, ResultUnknown, LeaseLost."""
+        envelope, command = given.envelope, given.envelope.command
         handler = self.handlers[type(command)]
         store = self._store.seen_by(Viewer.of(envelope.principal))
-        context = self._context(envelope=envelope, store=store, lease=job.lease, patience_s=job.patience_s)
+        context = self._context(envelope=envelope, store=store, lease=given.lease, patience_s=given.patience_s)
         if not handler.in_transaction:
             context.reply = await handler.run(command, context)
         elif command.write and not (handler.unrecorded and handler.unrecorded(command, envelope)):
@@ -227,7 +227,7 @@ class CommandRunner:
             if refusal.fault.code not in NOT_APPLIED:
                 return await self._refuse(context, refusal.fault)
             if context.begun:
-                raise OutcomeUnknown("a part of the command is done: another try does what is left") from refusal
+                raise ResultUnknown("a part of the command is done: another try does what is left") from refusal
             raise
         return await self._repeat(context, *known)
 
@@ -252,7 +252,7 @@ class CommandRunner:
         """Record the refusal and raise it; a late worker then finds that the command has ended."""
         envelope = context.envelope
         refusal = msgspec.structs.replace(add_references(fault, envelope), command_id=envelope.id)
-        answer = redact_for_ledger(Answer(id=envelope.id, fault=refusal))
+        answer = blank_for_ledger(Answer(id=envelope.id, fault=refusal))
 
         if not await self._keep(context, answer):  # another attempt at this very command has ended it
             entry = await _find(context)
@@ -270,7 +270,7 @@ class CommandRunner:
         try:
             return await context.store.write(context.envelope.namespace, record)
         except EngramqError as problem:
-            raise OutcomeUnknown("an answer was not recorded, for whoever asks what became of it") from problem
+            raise ResultUnknown("an answer was not recorded, for whoever asks what became of it") from problem
 
 
 async def _find(context: Context) -> tuple[LedgerEntry, Answer] | None:
@@ -302,17 +302,17 @@ async def _carry_out(
     """Run a handler between the two halves of its ledger row; raises _Taken when that is there already."""
     envelope = context.envelope
     tx.lease, tx.writer = context.lease, envelope.principal.name
-    claim = await ledger.send_begin(tx, envelope)
+    insertion = await ledger.send_begin(tx, envelope)
     try:
         reply: WriteReply = await handler.run(tx, envelope.command, context, *prepared)
     except EngramqError:
-        if await claim.fetchone() is None:
+        if await insertion.fetchone() is None:
             raise _Taken from None
         raise
-    if await claim.fetchone() is None:
+    if await insertion.fetchone() is None:
         raise _Taken
     reply.command_id = envelope.id
     reply = await add_previews(tx, add_references(reply, envelope), envelope)
-    answer = redact_for_ledger(Answer(id=envelope.id, reply=reply))
+    answer = blank_for_ledger(Answer(id=envelope.id, reply=reply))
     await ledger.send_end(tx, envelope, answer, subject(reply), announcement(reply))
     return reply

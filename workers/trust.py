@@ -70,7 +70,7 @@ def route(memory: NewMemory, principal: Principal) -> Partition:
     """Return the partition for a new memory. Nothing re-routes it later but promotion.
 
     Raises EngramqError: `untrusted_source` when `trusted` is asked for against the rules, `forbidden` when a
-    verification is claimed without the scope for it, or by an untrusted principal: promotion would believe it.
+    verification is stated without the scope for it, or by an untrusted principal: promotion would believe it.
     """
     if memory.verification is not Verification.UNVERIFIED:
         require_reviewer(principal, "A verification")

@@ -17,8 +17,8 @@ import click
 from engramq.deploy.cli.tour import Tour
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.stack_hold import hold_stack
 from engramq.deploy.local.supervisor.stack import UP
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.schemas.command_line import CommandFailed
@@ -40,8 +40,8 @@ def command(*, keep: bool) -> None:
     with _throw_away(keep=keep) as home:
         environment = _environment(home)
         click.echo(f"Starting engramq in {home.path}, a home that is thrown away ...")
-        with closing(take_lease(home, UP, environment, READY_BOUND_S)) as lease:
-            tour = Tour(environment, lease.addresses["http"], _pause if _is_watched() else _go_on)
+        with closing(hold_stack(home, UP, environment, READY_BOUND_S)) as hold:
+            tour = Tour(environment, hold.addresses["http"], _pause if _is_watched() else _go_on)
             tour.fill()
             tour.show()
 

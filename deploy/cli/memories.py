@@ -142,7 +142,7 @@ def _find(
 
 
 def _nothing_found(arguments: Mapping[str, Any], project: str | None) -> str:
-    """Return a sentence that claims no more than was looked at; `project`: None for none, "" where it is not known."""
+    """Return a sentence that says no more than was looked at; `project`: None for none, "" where it is not known."""
     filters = {name for name, value in arguments.items() if value} - _NO_FILTERS
     both = arguments.get("include_untrusted")
     partitions = " and ".join(Partition if both else arguments.get("partitions") or [Partition.TRUSTED])

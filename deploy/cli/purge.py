@@ -86,7 +86,7 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
         with operating("purge", namespace) as place:
             found, done = _purge(place, listing, yes=yes, as_json=as_json)
             while done is None and not (yes or as_json) and _total(found) and common.can_ask():
-                _print_outcome(listing, found, None, place, yes=True)
+                _print_result(listing, found, None, place, yes=True)
                 word = "Archive" if listing.unarchived else "Erase for good"
                 click.confirm(f"{word}: {_describe_found(found)}?", abort=True, err=True)
                 found, done = _purge(place, listing, yes=True, as_json=False, agreed=found)
@@ -96,13 +96,13 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     if as_json:
         click.echo(json_line(reply_body(done or found), **place.fields))
     else:
-        _print_outcome(listing, found, done, place, yes=yes)
+        _print_result(listing, found, done, place, yes=yes)
 
 
 _DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edges that were kept")
 
 
-def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, place: Target, *, yes: bool) -> None:
+def _print_result(listing: PurgeMemories, found: Purged, done: Purged | None, place: Target, *, yes: bool) -> None:
     if done is not None:
         word = "Archived" if listing.unarchived else "Erased"
         print(f"{word} {format_counts(done)} of {place.name}. What was {word.lower()}, by ids:")

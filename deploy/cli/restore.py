@@ -68,9 +68,9 @@ def _restore_backup(file: Path, *, force: bool, only_check: bool, trust_code: bo
             done = restore(home, os.environ, file, tell, force=force, trust_code=trust_code)
     moved_to = None if done.moved_to is None else str(done.moved_to)
     if as_json:
-        outcome = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}
+        result = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}
         named = {"settings": list(done.settings), "code": list(done.code)}
-        click.echo(json_line(done.header, home=str(home.path), file=str(file), **outcome, **named))
+        click.echo(json_line(done.header, home=str(home.path), file=str(file), **result, **named))
         return
     of_when = f"{done.bytes / 2**20:,.1f} MB of {done.header.made_at}, by engramq {done.header.engramq}"
     if done.settings:

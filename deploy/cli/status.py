@@ -16,9 +16,9 @@ from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.examination import mend
 from engramq.deploy.local.doctor.machine import add_pids, dictionaries, ownership_notes, stack_checks
 from engramq.deploy.local.home import home_from
-from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.ownership import read_ownership
 from engramq.deploy.local.settings import DATABASE_URL, REDIS_URL
+from engramq.deploy.local.stack_hold import ask_status
 from engramq.deploy.local.supervisor.stack import POSTGRES, REDIS
 from engramq.schemas import limits
 from engramq.schemas.checks import CHECKS, Check, CheckName, at_home, status_of
@@ -149,9 +149,9 @@ def table(found: Mapping[str, object]) -> str:
     services, complaints = _services(dictionaries(found.get("services")))
     lines += services
     if "leases" in found:
-        leases = [f"{lease['kind']} (pid {lease['pid']})" for lease in dictionaries(found["leases"])]
+        holds = [f"{hold['kind']} (pid {hold['pid']})" for hold in dictionaries(found["leases"])]
         idle = "nobody: it is being stopped" if found.get("stopping") else "nobody: it stops soon"
-        lines.append(f"  used by {', '.join(leases) or idle}")
+        lines.append(f"  used by {', '.join(holds) or idle}")
     lines += _lags(found)
     return "\n".join([*lines, *complaints])
 

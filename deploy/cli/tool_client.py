@@ -28,7 +28,7 @@ from engramq.deploy.local.conversation import Conversation
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, home_from
 from engramq.deploy.local.hooks.connection import call_of
-from engramq.deploy.local.lease import ask_status
+from engramq.deploy.local.stack_hold import ask_status
 from engramq.schemas.codec import fault_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode

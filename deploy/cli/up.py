@@ -20,9 +20,9 @@ from engramq.deploy.connect.catalogue import CLIENTS, NAME, how_started
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import DeployError, Home, home_from
-from engramq.deploy.local.lease import StackLease, take_lease
-from engramq.deploy.local.ownership import DETACHED_UP, FOREGROUND_UP, claimed_up, read_ownership
+from engramq.deploy.local.ownership import DETACHED_UP, FOREGROUND_UP, read_ownership, register_up
 from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.stack_hold import StackHold, hold_stack
 from engramq.deploy.local.stdio import serve
 from engramq.deploy.local.supervisor.stack import DETACHED, UP
 from engramq.deploy.local.supervisor.state import shut_down
@@ -54,52 +54,52 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
     home = home_from(environment)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    leases: list[StackLease] = []
+    holds: list[StackHold] = []
     try:
         click.echo(f"Starting engramq in {home.path} ...")
         if not held:
             require_fit(environment)
-        leases.append(take_lease(home, DETACHED if held else UP, environment, READY_BOUND_S))
-        unanswered = _unanswered(leases[0])
+        holds.append(hold_stack(home, DETACHED if held else UP, environment, READY_BOUND_S))
+        unanswered = _unanswered(holds[0])
         if detach:
             _detach(home, environment)
         end = "It stays until engramq down." if detach else "Ctrl-C stops it."
-        _say("Holding it." if held else _banner(home, leases[0], environment, end))
+        _say("Holding it." if held else _banner(home, holds[0], environment, end))
         if unanswered:
             click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
         if detach:
-            leases[0].close()
+            holds[0].close()
             return
-        _stay(home, DETACHED if held else UP, environment, leases)
+        _stay(home, DETACHED if held else UP, environment, holds)
     except _Left:
-        # It may come at any moment, also before there is a lease.
-        if not leases:
+        # It may come at any moment, also before there is a hold.
+        if not holds:
             raise click.Abort from None
-        _release(leases[0])
+        _release(holds[0])
 
 
-def _stay(home: Home, kind: str, environment: dict[str, str], leases: list[StackLease]) -> None:
-    """Hold the lease until the stack is stopped on purpose, and start the stack again whenever it is lost."""
-    with claimed_up(home, DETACHED_UP if kind == DETACHED else FOREGROUND_UP):
-        while _was_lost(leases[0]):
+def _stay(home: Home, kind: str, environment: dict[str, str], holds: list[StackHold]) -> None:
+    """Hold the stack until it is stopped on purpose, and start it again whenever that is lost."""
+    with register_up(home, DETACHED_UP if kind == DETACHED else FOREGROUND_UP):
+        while _was_lost(holds[0]):
             _say("The supervisor was killed. Starting it again ...")
-            leases[0].close()
+            holds[0].close()
             try:
-                leases[0] = _regain(home, kind, environment)
+                holds[0] = _regain(home, kind, environment)
             except _Left:
                 _say("Stopped.")
                 return
             _say("Running again.")
 
 
-def _regain(home: Home, kind: str, environment: dict[str, str]) -> StackLease:
+def _regain(home: Home, kind: str, environment: dict[str, str]) -> StackHold:
     """Start the stack again, as often as it takes, until `engramq down` or Ctrl-C ends this process."""
     pause_s, said = FIRST_PAUSE_S, ""
     while True:
         if not home.path.is_dir():  # it was removed, and is not to come back as an empty one
             raise _Left
         try:
-            return take_lease(home, kind, environment, READY_BOUND_S)
+            return hold_stack(home, kind, environment, READY_BOUND_S)
         except (DeployError, OSError) as problem:
             if str(problem) != said:
                 said = str(problem)
@@ -116,9 +116,9 @@ def _say(text: str) -> None:
 def _detach(home: Home, environment: dict[str, str]) -> None:
     """Have a process without a terminal hold the stack, unless one does already. Raises CommandFailed, DeployError.
 
-    The caller's own lease keeps the stack up until then.
+    The caller's own hold keeps the stack up until then.
     """
-    if any(claim.role == DETACHED_UP for claim in read_ownership(home).ups.values()):
+    if any(owner.role == DETACHED_UP for owner in read_ownership(home).ups.values()):
         return
     log = home.logs / "up.log"
     with log.open("ab") as out:
@@ -128,8 +128,8 @@ def _detach(home: Home, environment: dict[str, str]) -> None:
         )  # fmt: skip
 
     def settled() -> bool:
-        claims = read_ownership(home).ups.values()
-        return holder.poll() is not None or any(claim.process.pid == holder.pid for claim in claims)
+        owners = read_ownership(home).ups.values()
+        return holder.poll() is not None or any(owner.process.pid == holder.pid for owner in owners)
 
     if not wait_until(settled, READY_BOUND_S) or holder.returncode is not None:
         raise CommandFailed(f"It does not stay without this terminal. See {log}.")
@@ -170,16 +170,16 @@ def require_fit(environment: dict[str, str]) -> None:
         raise CommandFailed("\n  ".join(["not started.", *missing]) if len(missing) > 1 else missing[0])
 
 
-def _unanswered(lease: StackLease) -> str:
+def _unanswered(hold: StackHold) -> str:
     """Return nothing as soon as the gateway says that calls are answered, else after a while what it lacks."""
     found: dict[str, object] | None = None
 
     def answered() -> bool:
         nonlocal found
-        found = health(Path(lease.addresses["gateway_socket"]))
+        found = health(Path(hold.addresses["gateway_socket"]))
         return found is not None and found["status"] != "unavailable"
 
-    if "gateway_socket" not in lease.addresses or wait_until(answered, ANSWERED_BOUND_S):
+    if "gateway_socket" not in hold.addresses or wait_until(answered, ANSWERED_BOUND_S):
         return ""
     return f"{health_line(found or {})}."
 
@@ -192,12 +192,12 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
     raise _Left
 
 
-def _was_lost(lease: StackLease) -> bool:
+def _was_lost(hold: StackHold) -> bool:
     """Wait for the end of the stack; False when somebody stopped it on purpose."""
     stopping = False
     while True:
         try:
-            event = lease.receive(3600.0)
+            event = hold.receive(3600.0)
         except TimeoutError:
             continue
         if event is None:
@@ -207,25 +207,25 @@ def _was_lost(lease: StackLease) -> bool:
         stopping = stopping or event.get("event") == "stopping"
 
 
-def _release(lease: StackLease) -> None:
-    """Give the lease back without lingering and wait for the end, if ours was the last."""
+def _release(hold: StackHold) -> None:
+    """Give the hold back without lingering and wait for the end, if ours was the last."""
     click.echo("Stopping ...")
     try:
-        lease.channel.send({"op": "release"})
-        answer = lease.receive(STOP_BOUND_S)
+        hold.channel.send({"op": "release"})
+        answer = hold.receive(STOP_BOUND_S)
         while answer is not None and "stopping" not in answer:
-            answer = lease.receive(STOP_BOUND_S)
+            answer = hold.receive(STOP_BOUND_S)
         if answer is not None and not answer["stopping"]:
             click.echo("Other clients still use this stack: it stays until the last has left (engramq down stops it).")
             return
-        while lease.receive(STOP_BOUND_S) is not None:
+        while hold.receive(STOP_BOUND_S) is not None:
             pass
         click.echo("Stopped.")
     except (OSError, _Left):
-        # Gone, or told twice to hurry: the connection's end releases the lease just as well.
+        # Gone, or told twice to hurry: the connection's end releases the hold just as well.
         click.echo("Left.")
     finally:
-        lease.close()
+        hold.close()
 
 
 def _auth_of(environment: dict[str, str]) -> str:
@@ -242,11 +242,11 @@ def _principal(home: Home, environment: dict[str, str]) -> str:
     return f"  principal       {settings.principal_of(home, environment)}"
 
 
-def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str) -> str:
+def _banner(home: Home, hold: StackHold, environment: dict[str, str], end: str) -> str:
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
     start, client = how_started(environment), CLIENTS["gemini"]
     options = "".join(f" --env {shlex.quote(f'{name}={value}')}" for name, value in start.variables.items())
-    http = lease.addresses.get("http", "")
+    http = hold.addresses.get("http", "")
     add = f"  claude mcp add --transport http engramq {http}/mcp --header 'Authorization: Bearer TOKEN'"
     with_token = (
         [] if _auth_of(environment) == Auth.NONE else ["Connect a client over HTTP with a token of its own:", add, ""]
@@ -267,8 +267,8 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         "",
         end,
     ]
-    if lease.other_values:
-        lines.append(f"Note: {lease.other_values}")
+    if hold.other_values:
+        lines.append(f"Note: {hold.other_values}")
     return "\n".join(lines)
 
 

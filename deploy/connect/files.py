@@ -21,7 +21,7 @@ _OWNER_ONLY: Final = 0o600  # of new files: clients keep keys in theirs
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The outcome for a file: whether it has changed, and where the former one is kept."""
+    """The result for a file: whether it has changed, and where the former one is kept."""
 
     changed: bool
     backup: Path | None = None

@@ -158,7 +158,7 @@ class ChangedMeanwhile(Exception):
 
 @dataclass
 class ImportedExport:
-    """The outcome of an import: `left_out` by the rules of its format, each with its number."""
+    """The result of an import: `left_out` by the rules of its format, each with its number."""
 
     importer: Importer
     graph: Graph
@@ -230,7 +230,7 @@ REJECTED: Final = str(ReceiptStatus.REJECTED)
 
 @dataclass
 class DryRun:
-    """The outcome that an import would have, its first rows, and how many secrets would be left out."""
+    """The result that an import would have, its first rows, and how many secrets would be left out."""
 
     counts: Counter[str] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)

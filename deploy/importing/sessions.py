@@ -143,7 +143,7 @@ class SessionRows:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSessions:
-    """The outcome of an import of sessions, and how many seconds it took."""
+    """The result of an import of sessions, and how many seconds it took."""
 
     importer: Importer
     seconds: float

@@ -39,7 +39,7 @@ _READ_ENDINGS = ("/list", "/read", "/get")
 
 UNAVAILABLE = -32000
 INVALID_REQUEST = -32600
-# The outcome of a write that was under way is unknown; a request that was never sent was not carried out.
+# The fate of a write that was under way is unknown; a request that was never sent was not carried out.
 _UNDER_WAY = {
     "status": "pending",
     "recovery": "A write may have been done: look for its effect, or repeat it with the same idempotency_key, which "
@@ -174,8 +174,8 @@ def refusal(line: bytes | None) -> bytes:
     return _line({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": told}})
 
 
-def _error(request_id: object, reason: str, outcome: dict[str, str]) -> bytes:
-    data = {**outcome, "error": reason}
+def _error(request_id: object, reason: str, result: dict[str, str]) -> bytes:
+    data = {**result, "error": reason}
     return _line({"jsonrpc": "2.0", "id": request_id, "error": {"code": UNAVAILABLE, "message": reason, "data": data}})
 
 

@@ -1,4 +1,4 @@
-"""Connect the stdio relay to a gateway: take a lease, greet, repeat the handshake.
+"""Connect the stdio relay to a gateway: hold the stack, greet, repeat the handshake.
 
 Imported by the stdio relay: standard library only. Opening blocks, within a bound; afterwards nothing does.
 """
@@ -10,8 +10,8 @@ import time
 from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import StackLease, take_lease
 from engramq.deploy.local.lines import Channel, LineBuffer
+from engramq.deploy.local.stack_hold import StackHold, hold_stack
 
 # A cold start needs some 2 s; clients give up after 10 to 30.
 OPEN_BOUND_S = 25.0
@@ -29,8 +29,8 @@ _WISHES = {
 class GatewayConnection:
     """An open connection, its greeting done. `early` are the gateway's lines that came meanwhile, for the client."""
 
-    def __init__(self, lease: StackLease) -> None:
-        self.lease = lease
+    def __init__(self, hold: StackHold) -> None:
+        self.hold = hold
         self.early: list[bytes] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._buffer = LineBuffer()
@@ -63,9 +63,9 @@ class GatewayConnection:
         return Channel(self._socket)
 
     def close(self) -> None:
-        """Hang up and give the lease back."""
+        """Hang up and give the hold back."""
         self._socket.close()
-        self.lease.close()
+        self.hold.close()
 
     def greet(self, hello: bytes, conversation: Conversation) -> None:
         """Connect, say who the client is, and repeat its handshake.
@@ -73,7 +73,7 @@ class GatewayConnection:
         Raises OSError when the gateway has gone again, or does not answer; DeployError when it refuses this client.
         """
         self._socket.settimeout(ANSWER_BOUND_S)
-        self._socket.connect(self.lease.addresses["gateway_socket"])
+        self._socket.connect(self.hold.addresses["gateway_socket"])
         self._socket.sendall(hello)
         try:
             answer = json.loads(self._next_line())
@@ -113,7 +113,7 @@ def open_connection(home: Home, environment: dict[str, str], conversation: Conve
     pause_s = 0.02
     while True:
         left_s = max(0.1, deadline - time.monotonic())
-        connection = GatewayConnection(take_lease(home, "stdio", environment, left_s))
+        connection = GatewayConnection(hold_stack(home, "stdio", environment, left_s))
         try:
             connection.greet(_hello(home, environment, conversation.session), conversation)
         except OSError as error:

@@ -28,13 +28,13 @@ DETACHED_UP = "engramq up --detach"
 _GLANCE_S = 0.25
 _RETRY_S = 0.02
 # Written over in place, so that it also goes where the disk is full.
-_CLAIM_BYTES = 2048
+_OWNER_BYTES = 2048
 # The locks of `engramq up`, each with the pid of its process.
 _UPS = "up.*.lock"
 
 
 @dataclass(frozen=True)
-class Claim:
+class LockOwner:
     """Who holds a lock: for which home, and as what."""
 
     home: str
@@ -57,9 +57,9 @@ class Ownership:
     """
 
     is_held: bool = False
-    holder: Claim | None = None
+    holder: LockOwner | None = None
     children: Mapping[str, ProcessIdentity] = field(default_factory=dict)
-    ups: Mapping[Path, Claim] = field(default_factory=dict)
+    ups: Mapping[Path, LockOwner] = field(default_factory=dict)
     copied_from: str = ""
 
     @property
@@ -76,7 +76,7 @@ def read_ownership(home: Home) -> Ownership:
         recorded, copied_from = read_recorded(home)
         children = {name: who for name, who in recorded.items() if process.is_alive(who)}
         is_held = _is_held(home.lock)
-        return Ownership(is_held, _read_claim(home.lock) if is_held else None, children, _read_ups(home), copied_from)
+        return Ownership(is_held, _read_owner(home.lock) if is_held else None, children, _read_ups(home), copied_from)
     except OSError as error:
         raise DeployError("home_unusable", f"{home.path} cannot be read: {error.strerror}.", SEE_DISK) from error
 
@@ -97,7 +97,7 @@ def lock_home(home: Home, role: str) -> int:
 
 
 @contextmanager
-def claimed_up(home: Home, role: str) -> Iterator[None]:
+def register_up(home: Home, role: str) -> Iterator[None]:
     """Let `engramq down` find this process within the block, as it starts the stack again. Raises DeployError."""
     path = home.path / _UPS.replace("*", str(os.getpid()))
     descriptor = _take(path, home, role)
@@ -119,11 +119,11 @@ def lies_at(descriptor: int, path: Path) -> bool:
 def who_holds(home: Home) -> str:
     """Name the process that has the home, for a sentence; nothing where none has."""
     owned = read_ownership(home)
-    claim = owned.holder
-    if claim is None:
+    owner = owned.holder
+    if owner is None:
         return "another process" if owned.is_held else ""
-    other = "" if claim.is_of(home) else f" of {claim.home}"
-    return f"{claim.role}{other} (pid {claim.process.pid})"
+    other = "" if owner.is_of(home) else f" of {owner.home}"
+    return f"{owner.role}{other} (pid {owner.process.pid})"
 
 
 def read_recorded(home: Home) -> tuple[dict[str, ProcessIdentity], str]:
@@ -156,9 +156,9 @@ def remove_leftover(path: Path) -> None:
         logger.warning("Not removed", extra={"path": str(path), "error": str(error)})
 
 
-def _read_ups(home: Home) -> dict[Path, Claim]:
-    claims = {path: _read_claim(path) for path in home.path.glob(_UPS) if _is_held(path)}
-    return {path: claim for path, claim in claims.items() if claim is not None and claim.is_of(home)}
+def _read_ups(home: Home) -> dict[Path, LockOwner]:
+    owners = {path: _read_owner(path) for path in home.path.glob(_UPS) if _is_held(path)}
+    return {path: owner for path, owner in owners.items() if owner is not None and owner.is_of(home)}
 
 
 def dead_ups(home: Home) -> list[Path]:
@@ -187,7 +187,7 @@ def _take(path: Path, home: Home, role: str) -> int:
     named = None if me is None else [me.pid, me.started]
     text = json.dumps({"home": str(home.path), "folder": home.folder_id(), "role": role, "process": named})
     try:
-        os.pwrite(descriptor, text.encode().ljust(_CLAIM_BYTES), 0)
+        os.pwrite(descriptor, text.encode().ljust(_OWNER_BYTES), 0)
     except OSError as error:
         # It is held all the same; sentences then name no process.
         logger.warning("Lock without a name", extra={"path": str(path), "error": str(error)})
@@ -227,13 +227,13 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def _read_claim(path: Path) -> Claim | None:
+def _read_owner(path: Path) -> LockOwner | None:
     """Return what a lock says of its holder; None where it names no living process."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
         pid, started = content["process"]
         who = ProcessIdentity(int(pid), str(started))
-        claim = Claim(str(content["home"]), str(content["folder"]), str(content["role"]), who)
-        return claim if process.is_alive(who) else None
+        owner = LockOwner(str(content["home"]), str(content["folder"]), str(content["role"]), who)
+        return owner if process.is_alive(who) else None
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None

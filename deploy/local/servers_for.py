@@ -8,8 +8,8 @@ import click
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
-from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.settings import with_embedder
+from engramq.deploy.local.stack_hold import hold_stack
 from engramq.schemas.settings import Settings, read_settings
 
 # A first start makes the database cluster and loads the model; slow disks take their time.
@@ -33,7 +33,7 @@ def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[S
     """Within the block runs every server that `command` needs; yields the settings that say where.
 
     Where the environment names all of them already nothing is started: the workers are then the user's own affair, too.
-    Otherwise this process holds a lease on the home's stack, which is started if it does not run. `given` are
+    Otherwise this process holds the home's stack, which is started if it does not run. `given` are
     variables that options stand for: they win over the environment.
 
     Raises SettingsError when a setting is bad; nothing was started; DeployError when the embedded stack cannot be used.
@@ -51,12 +51,12 @@ def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[S
         yield chosen
         return
     kind = "worker" if command == "worker" else "command"
-    lease = take_lease(home, kind, environment, READY_BOUND_S)
+    hold = hold_stack(home, kind, environment, READY_BOUND_S)
     environment = with_embedder(home, environment)  # as its workers have it
-    with contextlib.closing(lease):
-        if lease.other_values:
-            click.echo(f"engramq: {lease.other_values}", err=True)
+    with contextlib.closing(hold):
+        if hold.other_values:
+            click.echo(f"engramq: {hold.other_values}", err=True)
         database = "owner_database_url" if command in _OWNERS else "database_url"
-        environment[settings.REDIS_URL] = lease.addresses["redis_url"]
-        environment[settings.DATABASE_URL] = lease.addresses[database]
+        environment[settings.REDIS_URL] = hold.addresses["redis_url"]
+        environment[settings.DATABASE_URL] = hold.addresses[database]
         yield read_settings(environment)

@@ -88,9 +88,9 @@ class Relay:
         connection = self._gateway
         readers: list[int] = [STDIN] if self._wants_requests() else []
         writers: list[int] = [STDOUT] if self._to_client else []
-        gateway, lease = (connection.fileno(), connection.lease.fileno()) if connection is not None else (-1, -1)
+        gateway, hold = (connection.fileno(), connection.hold.fileno()) if connection is not None else (-1, -1)
         if connection is not None:
-            readers += [] if self._is_stopping else [lease]
+            readers += [] if self._is_stopping else [hold]
             readers += [gateway] if len(self._to_client) < BUFFER_BOUND else []
             writers += [gateway] if self._to_gateway else []
         bound_s = max(0.0, self._drain_until - time.monotonic()) if self._drain_until else None
@@ -98,8 +98,8 @@ class Relay:
         if STDOUT in writable:
             self._write_to_client()
         # Before the gateway's end is seen, its reason must be known: was it stopped on purpose?
-        if lease in readable:
-            self._read_lease()
+        if hold in readable:
+            self._read_hold()
         elif gateway in readable:
             self._read_gateway()
         elif gateway in writable:
@@ -162,9 +162,9 @@ class Relay:
         if self._gateway is not None and self._to_gateway:
             del self._to_gateway[: self._gateway.send(bytes(self._to_gateway[:_CHUNK])) or 0]
 
-    def _read_lease(self) -> None:
+    def _read_hold(self) -> None:
         assert self._gateway is not None
-        event = self._gateway.lease.receive(1.0)
+        event = self._gateway.hold.receive(1.0)
         if event is None:
             self._lose("engramq's supervisor was interrupted.")
         elif event.get("event") == "stopping":
@@ -208,7 +208,7 @@ class Relay:
     def _attach(self) -> None:
         self._gateway = open_connection(self._home, self._environment, self._conversation)
         self._pass_on(self._gateway.early)
-        if (told := self._gateway.lease.other_values) and not self._warned:
+        if (told := self._gateway.hold.other_values) and not self._warned:
             self._warned = True
             _say(f"engramq: {told}")
 

@@ -55,19 +55,19 @@ _LISTS: Final[Mapping[str, type[types.PaginatedResult]]] = {
 
 def build_server(service: Service, profile: Profile, caller_of: Callable[[Context], Caller]) -> McpServer:
     """Return a server that shows `profile` and answers by `service`; `caller_of` returns the caller of a request."""
-    handlers = _Handlers(service, profile, caller_of)
+    methods = _SdkMethods(service, profile, caller_of)
     server = Server(
         NAME,
         version=SERVER_INFO["version"],
         title=NAME,
         instructions=NAME,  # replaced for every caller
-        on_call_tool=handlers.call_tool,
-        on_read_resource=handlers.read_resource,
-        on_get_prompt=handlers.get_prompt,
+        on_call_tool=methods.call_tool,
+        on_read_resource=methods.read_resource,
+        on_get_prompt=methods.get_prompt,
     )
     for method in _LISTS:
-        server.add_request_handler(method, types.PaginatedRequestParams, handlers.show_list)
-    server.middleware[:] = [handlers.instruct]
+        server.add_request_handler(method, types.PaginatedRequestParams, methods.show_list)
+    server.middleware[:] = [methods.instruct]
     return server
 
 
@@ -97,8 +97,8 @@ def sdk_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:
     )
 
 
-class _Handlers:
-    """The handlers of one server."""
+class _SdkMethods:
+    """What one server of the SDK calls for each method of MCP."""
 
     def __init__(self, service: Service, profile: Profile, caller_of: Callable[[Context], Caller]) -> None:
         self._service = service

@@ -1,7 +1,7 @@
 """Send each command by the lane of its namespace, and wait for its answer.
 
 What a caller is told is true: `overloaded` and `unavailable` mean that the command is not applied and never will be; a
-write whose fate is uncertain is Pending.
+write whose fate is uncertain is Unanswered.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from engramq.schemas.settings import Settings
 log = logging.getLogger(__name__)
 
 
-class Pending(msgspec.Struct, frozen=True):
+class Unanswered(msgspec.Struct, frozen=True):
     """The command is on its way, or may be: get_command tells later what became of it."""
 
     command_id: str
@@ -106,7 +106,7 @@ class Bus:
 
     async def ask(
         self, command: Command, *, timeout_s: float | None = None, anywhere: bool = False, **around: Any
-    ) -> Answer | Pending:
+    ) -> Answer | Unanswered:
         """Send a command and wait, as `send` does; `around` are more fields of its envelope."""
         digest = fingerprint(command) if command.write else ""
         envelope = Envelope(id=uuid7(), command=command, **{"session": "", "fingerprint": digest, **around})
@@ -114,16 +114,16 @@ class Bus:
 
     async def send(
         self, envelope: Envelope, timeout_s: float | None = None, *, anywhere: bool = False
-    ) -> Answer | Pending:
+    ) -> Answer | Unanswered:
         """Send an envelope and wait for its answer; a refusal by the worker is the answer's fault.
 
         The times of the envelope and the key of the reply list are written here. `anywhere`: it may go by any lane,
-        since all workers answer it alike. A write that is not answered in time is Pending. Raises EngramqError
+        since all workers answer it alike. A write that is not answered in time is Unanswered. Raises EngramqError
         `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
         lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_of(envelope.namespace, anywhere=anywhere)
-        return await lane.deliver(envelope, timeout_s) or Pending(envelope.id)
+        return await lane.deliver(envelope, timeout_s) or Unanswered(envelope.id)
 
     @property
     def waiting(self) -> int:

@@ -32,7 +32,7 @@ _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wai
 _TOO_MANY: Final = 429
 _VOUCHED: Final = (Verification.VERIFIED.value, Verification.APPROVED.value)
 # What came of a memory that an action was not carried out on, by the status of the reply or by the reason here.
-OUTCOMES: Final = {
+RESULTS: Final = {
     "pending": DONE["pending"],
     "not_found": "It is gone.",
     "consent_required": DONE["consent_required"],
@@ -180,11 +180,11 @@ async def _carry_out(
     for row in rows:
         verdicts.untried -= 1
         if verdicts.done == VERIFY and row.verification in _VOUCHED:  # Verify would take an approval back
-            verdicts.others[OUTCOMES["vouched_before"]].append(row.id)
+            verdicts.others[RESULTS["vouched_before"]].append(row.id)
         elif verdicts.done not in CHANGES and not row.seen:
-            verdicts.others[OUTCOMES["cut"]].append(row.id)
+            verdicts.others[RESULTS["cut"]].append(row.id)
         elif verdicts.done in (VERIFY, PROMOTE) and await is_rejected_since(page, row.id, row.verification):
-            verdicts.others[OUTCOMES["rejected_since"]].append(row.id)
+            verdicts.others[RESULTS["rejected_since"]].append(row.id)
         elif not await _is_tried(page, action, verdicts, row):
             break
     verdicts.undo = _UNDOING.get(verdicts.done, "")
@@ -213,8 +213,8 @@ async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, r
     except PageCallRefused as refused:
         verdicts.others[refused.body["error"]].append(row.id)
         return refused.status < _FAILING and refused.status != _TOO_MANY
-    if reply["status"] in OUTCOMES:
-        verdicts.others[OUTCOMES[reply["status"]]].append(row.id)
+    if reply["status"] in RESULTS:
+        verdicts.others[RESULTS[reply["status"]]].append(row.id)
     else:
         verdicts.ids.append(row.id)
     return True

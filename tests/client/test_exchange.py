@@ -12,7 +12,7 @@ import pytest
 
 from engramq.client import calls
 from engramq.client.call import ClientCall, EngramqFailure, Erased, NotReached, Refused, StillPending
-from engramq.client.exchange import Outcome, Pause, Policy, Send, carry_out
+from engramq.client.exchange import HttpResult, Pause, Policy, Send, carry_out
 from engramq.schemas.commands import EdgeMissing, Stored
 from tests.gateway.worker_side import a_memory
 
@@ -23,7 +23,7 @@ BUSY = {"status": "error", "code": "overloaded", "error": "Too much.", "recovery
 class Talk:
     """A call that hears what is given, and the clock that its pauses move."""
 
-    def __init__(self, call: ClientCall[Any], heard: Iterable[Outcome]) -> None:
+    def __init__(self, call: ClientCall[Any], heard: Iterable[HttpResult]) -> None:
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.time = 1_000.0
@@ -31,7 +31,7 @@ class Talk:
         self._heard = iter(heard)
 
     def reply(self) -> Any:
-        said: Outcome = None
+        said: HttpResult = None
         while True:
             try:
                 action = self._conversation.send(said)
@@ -51,7 +51,7 @@ def answer(http_status: int, retry_after_s: int = 0, /, **body: Any) -> httpx.Re
     return httpx.Response(http_status, content=msgspec.json.encode(body), headers={"retry-after": str(retry_after_s)})
 
 
-def store(*heard: Outcome, **given: Any) -> Talk:
+def store(*heard: HttpResult, **given: Any) -> Talk:
     return Talk(calls.store("x", **given), heard)
 
 

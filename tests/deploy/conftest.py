@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.local import lease
+from engramq.deploy.local import stack_hold
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.lease import StackLease, take_lease
+from engramq.deploy.local.stack_hold import StackHold, hold_stack
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S
@@ -30,17 +30,17 @@ def home() -> Iterator[Home]:
         shutil.rmtree(place.path)
 
 
-Hold = Callable[..., StackLease]
+Hold = Callable[..., StackHold]
 
 
 @pytest.fixture
 def hold(home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
-    """Take a lease of a kind, with more services or other variables; it is closed at the test's end at the latest."""
+    """Hold the stack as a kind, with more services or other variables; it is closed at the test's end at the latest."""
     with contextlib.ExitStack() as held:
 
-        def take(kind: str = "command", *services: str, **variables: str) -> StackLease:
-            monkeypatch.setattr(lease, "SUPERVISOR_COMMAND", (*FAKE_STACK, *services))
-            return held.enter_context(contextlib.closing(take_lease(home, kind, environment | variables, BOUND_S)))
+        def take(kind: str = "command", *services: str, **variables: str) -> StackHold:
+            monkeypatch.setattr(stack_hold, "SUPERVISOR_COMMAND", (*FAKE_STACK, *services))
+            return held.enter_context(contextlib.closing(hold_stack(home, kind, environment | variables, BOUND_S)))
 
         yield take
 

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 from engramq.deploy.cli import main, up
-from engramq.deploy.local import lease
+from engramq.deploy.local import stack_hold
 
 FAKE_STACK = (sys.executable, "-P", str(Path(__file__).with_name("fake_stack.py")))
 
 if __name__ == "__main__":
-    lease.SUPERVISOR_COMMAND = (*FAKE_STACK, *os.environ.get("FAKE_SERVICES", "").split())
+    stack_hold.SUPERVISOR_COMMAND = (*FAKE_STACK, *os.environ.get("FAKE_SERVICES", "").split())
     up.HOLDER_COMMAND = (sys.executable, "-P", __file__, "up", "--held")
     sys.exit(main(sys.argv[1:]))

@@ -15,7 +15,7 @@ import pytest
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.lease import connect
+from engramq.deploy.local.stack_hold import connect
 
 BOUND_S = 20.0
 USER = getpwuid(os.geteuid()).pw_name

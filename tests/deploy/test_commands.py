@@ -18,7 +18,7 @@ import pytest
 from engramq.deploy.local.doctor.machine import STARTED_S
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.lease import ask_status
+from engramq.deploy.local.stack_hold import ask_status
 from tests.deploy.helpers import (
     BOUND_S,
     FAKE_ENGRAMQ,

@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from engramq.deploy.cli import main
 from engramq.gateway.queue import lane
-from engramq.gateway.queue.bus import Bus, BusFailed, Pending
+from engramq.gateway.queue.bus import Bus, BusFailed, Unanswered
 from engramq.gateway.run import run_gateway
 from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
 from engramq.schemas.envelope import Answer, Principal
@@ -69,7 +69,7 @@ def bus_over(redis_url: str, keys: Keys, **more: Any) -> Bus:
     return Bus(lanes_at(redis_url, keys), mailbox_bound=100, reply_timeout_s=BOUND_S, **more)
 
 
-def ask(bus: Bus, command: Command) -> Awaitable[Answer | Pending]:
+def ask(bus: Bus, command: Command) -> Awaitable[Answer | Unanswered]:
     return bus.ask(command, namespace="ns", principal=Principal(name="me"))
 
 
@@ -79,7 +79,7 @@ async def outcome(bus: Bus, command: Command) -> str:
         answer = await ask(bus, command)
     except EngramqError as refusal:
         return refusal.fault.code.value
-    return "pending" if isinstance(answer, Pending) else "answered"
+    return "pending" if isinstance(answer, Unanswered) else "answered"
 
 
 def critical(records: list[logging.LogRecord]) -> list[tuple[str, str]]:

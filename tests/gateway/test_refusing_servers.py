@@ -20,7 +20,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Handler, Job, Outcome, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, Runner, WorkerSpec
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_stdio_sessions import serving
 from tests.queue.conftest import keys, own_server, own_stage
@@ -35,8 +35,8 @@ PASSWORD = "sesame"
 BOUND_S = 10.0
 
 
-async def store(_job: Job) -> Outcome:
-    return Outcome(Stored(stored=a_memory("x")))
+async def store(_assignment: Assignment) -> Completion:
+    return Completion(Stored(stored=a_memory("x")))
 
 
 async def fill_memory(_server: Server, redis: Any) -> None:
@@ -88,7 +88,7 @@ async def free_disk(server: Server, redis: Any) -> None:
             await asyncio.sleep(0.05)
 
 
-def all_actors(answer: Handler) -> list[WorkerSpec]:
+def all_actors(answer: Runner) -> list[WorkerSpec]:
     """Return an actor of every kind, since without one the installation is degraded."""
     return [an_actor(answer, store, kind=kind) for kind in WorkerKind]
 
@@ -200,8 +200,8 @@ async def test_a_redis_that_still_loads_its_data_is_named_and_waited_for(own_ser
 async def test_readiness_tells_what_the_database_refuses(
     own_server: Server, own_stage: Stage, pong: Pong, expected: Health
 ) -> None:
-    async def answer(_job: Job) -> Outcome:
-        return Outcome(pong)
+    async def answer(_assignment: Assignment) -> Completion:
+        return Completion(pong)
 
     await own_stage.workers(*all_actors(answer))
     async with gateway_over(own_server.url, own_stage.keys) as gateway:

@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from engramq.gateway.queue.bus import Bus, Pending
+from engramq.gateway.queue.bus import Bus, Unanswered
 from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
 from engramq.schemas.connection import Lanes, run
@@ -24,7 +24,7 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_WRITES
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
-from engramq.workers.queue.contract import Handler, Job, Outcome, Periodic, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, Periodic, Runner, WorkerSpec
 from engramq.workers.queue.process import serve
 from tests.lanes import lanes_at
 
@@ -35,18 +35,16 @@ NAMESPACE = "tenant"
 SESSION = "default"
 
 
-async def echo(job: Job) -> Outcome:
+async def echo(assignment: Assignment) -> Completion:
     """Answer a ping."""
-    command = job.envelope.command
+    command = assignment.envelope.command
     assert isinstance(command, Ping)
-    return Outcome(Pong(payload=command.payload))
+    return Completion(Pong(payload=command.payload))
 
 
-def an_actor(
-    *handlers: Handler, kind: WorkerKind = WorkerKind.RECALL, schedule: tuple[Periodic, ...] = ()
-) -> WorkerSpec:
-    """Return an actor that gives pings to the first handler and stores to the second."""
-    return WorkerSpec(kind, dict(zip((Ping, StoreMemory), handlers, strict=False)), schedule)
+def an_actor(*runners: Runner, kind: WorkerKind = WorkerKind.RECALL, schedule: tuple[Periodic, ...] = ()) -> WorkerSpec:
+    """Return an actor that gives pings to the first runner and stores to the second."""
+    return WorkerSpec(kind, dict(zip((Ping, StoreMemory), runners, strict=False)), schedule)
 
 
 class InProcess:
@@ -232,13 +230,13 @@ class Stage:
         return await self.depth(kind) == (0, 0)
 
 
-async def ping(bus: Bus, payload: bytes | str = b"", **more: Any) -> Answer | Pending:
+async def ping(bus: Bus, payload: bytes | str = b"", **more: Any) -> Answer | Unanswered:
     """Send a ping."""
     data = payload.encode() if isinstance(payload, str) else payload
     return await send(bus, Ping(payload=data), **more)
 
 
-async def send(bus: Bus, command: Command, **more: Any) -> Answer | Pending:
+async def send(bus: Bus, command: Command, **more: Any) -> Answer | Unanswered:
     """Send a command as ADA."""
     return await bus.ask(command, **{"namespace": NAMESPACE, "principal": ADA, "session": SESSION, **more})
 
@@ -254,7 +252,7 @@ async def put(
     return envelope.id
 
 
-def payload_of(answer: Answer | Pending) -> str:
+def payload_of(answer: Answer | Unanswered) -> str:
     """Return what a ping's answer carries."""
     assert isinstance(answer, Answer), answer
     assert isinstance(answer.reply, Pong), answer

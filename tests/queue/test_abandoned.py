@@ -13,7 +13,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import worker
-from engramq.workers.queue.contract import CommandTry, Job, Outcome
+from engramq.workers.queue.contract import Assignment, CommandTry, Completion
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
 
@@ -32,7 +32,7 @@ class Slow:
         self.go = asyncio.Event()
         self.seen = Counter[str]()
 
-    async def read(self, job: Job) -> Outcome:
+    async def read(self, assignment: Assignment) -> Completion:
         self.seen["begun"] += 1
         try:
             await self.go.wait()
@@ -40,11 +40,11 @@ class Slow:
             self.seen["cancelled"] += 1
             raise
         self.seen["done"] += 1
-        return await echo(job)
+        return await echo(assignment)
 
-    async def write(self, job: Job) -> Outcome:
-        await self.read(job)
-        return Outcome(Stored(stored=a_memory("tea")))
+    async def write(self, assignment: Assignment) -> Completion:
+        await self.read(assignment)
+        return Completion(Stored(stored=a_memory("tea")))
 
     def saw(self, what: str, count: int = 1) -> Callable[[], object]:
         async def seen() -> bool:
@@ -79,7 +79,7 @@ async def test_a_read_whose_caller_has_gone_ends(stage: Stage, caplog: pytest.Lo
     caplog.set_level(logging.INFO)
     slow, seen = Slow(), list[CommandTry]()
     actor = an_actor(slow.read)
-    await stage.workers(type(actor)(actor.kind, actor.handlers, observe=seen.append))
+    await stage.workers(type(actor)(actor.kind, actor.runners, observe=seen.append))
     bus = await stage.bus()
     asked = call(bus, Ping())
     await stage.until(slow.saw("begun"))

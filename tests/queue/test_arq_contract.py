@@ -14,7 +14,7 @@ from engramq.schemas.codec import JOB_FUNCTION, decode_envelope, decode_job, enc
 from engramq.schemas.commands import Ping
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.contract import Assignment, Completion
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put
 
 
@@ -68,9 +68,9 @@ async def test_a_stock_arq_worker_can_run_what_the_bus_enqueues(stage: Stage) ->
 async def test_the_worker_runs_what_stock_arq_enqueues(stage: Stage) -> None:
     seen: list[str] = []
 
-    async def note(job: Job) -> Outcome:
-        seen.append(job.envelope.id)
-        return await echo(job)
+    async def note(assignment: Assignment) -> Completion:
+        seen.append(assignment.envelope.id)
+        return await echo(assignment)
 
     bus = await stage.bus()
     await put(stage, Ping())

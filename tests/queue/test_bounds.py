@@ -10,7 +10,7 @@ from engramq.schemas.commands import Ping, Pong, StoreMemory
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import JOB_KEY
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import FollowUp, Job, Outcome
+from engramq.workers.queue.contract import Assignment, Completion, FollowUp
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo, payload_of, ping, put
 
 
@@ -67,10 +67,10 @@ async def test_of_a_job_that_does_not_fit_wholly_as_many_commands_as_fit_are_tak
 async def test_what_was_refused_is_never_carried_out(stage: Stage) -> None:
     seen: list[bytes] = []
 
-    async def note(job: Job) -> Outcome:
-        assert isinstance(job.envelope.command, Ping)
-        seen.append(job.envelope.command.payload)
-        return await echo(job)
+    async def note(assignment: Assignment) -> Completion:
+        assert isinstance(assignment.envelope.command, Ping)
+        seen.append(assignment.envelope.command.payload)
+        return await echo(assignment)
 
     bus = await stage.bus(bound=10)
     asked = [asyncio.create_task(outcome(bus, number)) for number in range(30)]
@@ -119,14 +119,14 @@ async def test_a_job_whose_payload_has_vanished_is_cleaned_up(stage: Stage) -> N
 async def test_follow_ups_go_beyond_the_gateways_bound(stage: Stage) -> None:
     seen = 0
 
-    async def causing(job: Job) -> Outcome:
+    async def causing(assignment: Assignment) -> Completion:
         follow_ups = tuple(FollowUp(NAMESPACE, StoreMemory(content=str(number))) for number in range(40))
-        return Outcome((await echo(job)).reply, follow_ups=follow_ups)
+        return Completion((await echo(assignment)).reply, follow_ups=follow_ups)
 
-    async def caused(job: Job) -> Outcome:
+    async def caused(assignment: Assignment) -> Completion:
         nonlocal seen
         seen += 1
-        return Outcome(Pong())
+        return Completion(Pong())
 
     bus = await stage.bus(bound=5)
     await stage.workers(an_actor(causing))

@@ -15,7 +15,7 @@ from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import LONG_SESSIONS, SESSIONS_OF_ONE, SHORT_SESSION
-from engramq.workers.queue.contract import Job, Outcome, SessionState
+from engramq.workers.queue.contract import Assignment, Completion, SessionState
 from tests.lanes import lanes_at
 from tests.queue.server import Server
 from tests.queue.stage import ADA_ID, NAMESPACE, Stage, an_actor, ping
@@ -24,12 +24,14 @@ WHOSE = (NAMESPACE, ADA_ID, "default")
 NOTHING = BreadcrumbTrail(last_stored_id=None, last_recalled_ids=[], session_memory_ids=[], expires_at=None)
 
 
-async def leave(job: Job) -> Outcome:
+async def leave(assignment: Assignment) -> Completion:
     """Leave the session state that a ping names: `stored a`, `recalled a b`, `replayed a`."""
-    assert isinstance(job.envelope.command, Ping)
-    word, *ids = job.envelope.command.payload.decode().split()
+    assert isinstance(assignment.envelope.command, Ping)
+    word, *ids = assignment.envelope.command.payload.decode().split()
     state = SessionState(recalled=tuple(ids)) if word == "recalled" else SessionState(stored=ids[0])
-    return Outcome(Pong(payload=job.envelope.command.payload), session_state=state, replayed=word == "replayed")
+    return Completion(
+        Pong(payload=assignment.envelope.command.payload), session_state=state, replayed=word == "replayed"
+    )
 
 
 @pytest.fixture

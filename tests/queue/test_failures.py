@@ -17,7 +17,7 @@ from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import POISON_TRIES
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import job as job_module
-from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
+from engramq.workers.queue.contract import Assignment, Completion, LeaseLost, ResultUnknown
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put, send
@@ -36,12 +36,12 @@ class Flaky:
         self.errors = list(errors)
         self.tries: Counter[bytes] = Counter()
 
-    async def __call__(self, job: Job) -> Outcome:
-        assert isinstance(job.envelope.command, Ping)
-        self.tries[job.envelope.command.payload] += 1
-        if job.envelope.command.payload == b"bad" and self.errors:
+    async def __call__(self, assignment: Assignment) -> Completion:
+        assert isinstance(assignment.envelope.command, Ping)
+        self.tries[assignment.envelope.command.payload] += 1
+        if assignment.envelope.command.payload == b"bad" and self.errors:
             raise self.errors.pop(0)
-        return await echo(job)
+        return await echo(assignment)
 
 
 @pytest.mark.promise("QP-6")
@@ -86,7 +86,7 @@ async def test_a_dead_letter_can_be_dropped(stage: Stage) -> None:
     assert await dead.list(WorkerKind.RECALL) == []
 
 
-@pytest.mark.parametrize("error", [OutcomeUnknown(), LeaseLost(), ValueError()])
+@pytest.mark.parametrize("error", [ResultUnknown(), LeaseLost(), ValueError()])
 async def test_a_command_whose_try_fails_is_tried_again_alone(stage: Stage, error: Exception) -> None:
     handler = Flaky(error)
     await stage.workers(an_actor(handler))
@@ -98,7 +98,7 @@ async def test_a_command_whose_try_fails_is_tried_again_alone(stage: Stage, erro
 
 
 async def test_an_unknown_outcome_is_tried_for_as_long_as_it_takes(stage: Stage) -> None:
-    handler = Flaky(*(OutcomeUnknown() for _ in range(8)))
+    handler = Flaky(*(ResultUnknown() for _ in range(8)))
     await stage.workers(an_actor(handler))
     monkey = asyncio.create_task(ping(await stage.bus(), "bad"))
     assert payload_of(await monkey) == "bad"
@@ -112,9 +112,9 @@ async def test_undecodable_bytes_are_set_aside_raw_at_once_and_block_nobody(stag
     unknown = encode(good).replace(b"\xa4ping", b"\xa4pong")
     seen = asyncio.Event()
 
-    async def see(job: Job) -> Outcome:
+    async def see(assignment: Assignment) -> Completion:
         seen.set()
-        return await echo(job)
+        return await echo(assignment)
 
     job, foreign = stage.keys.job_id(good.id, 3), stage.job("not-one-of-ours")
     await stage.enqueue(job, encode_job([b"\xc1 garbage", encode(good), unknown], 0), bound=100)
@@ -172,8 +172,8 @@ async def test_a_command_that_no_handler_takes_is_set_aside_and_its_caller_told(
 
 
 async def test_an_answer_that_cannot_be_encoded_is_a_failure_of_its_command_alone(stage: Stage) -> None:
-    async def unanswerable(job: Job) -> Outcome:
-        return Outcome(Stored(stored=a_memory("x"), similar_memories=[object()]))  # type: ignore[list-item]
+    async def unanswerable(assignment: Assignment) -> Completion:
+        return Completion(Stored(stored=a_memory("x"), similar_memories=[object()]))  # type: ignore[list-item]
 
     await stage.workers(an_actor(echo, unanswerable, kind=WorkerKind.EMBEDDING))
     answer = await send(await stage.bus(), StoreMemory(content="x"))
@@ -207,18 +207,22 @@ async def test_a_process_runs_one_poison_job_at_a_time_in_all_its_mailboxes_and_
     running, ended = set[str](), list[str]()
     go, began = asyncio.Event(), asyncio.Queue[str]()
 
-    async def poison(job: Job) -> Outcome:
-        running.add(job.envelope.id)
+    async def poison(assignment: Assignment) -> Completion:
+        running.add(assignment.envelope.id)
         assert len(running) == 1
-        began.put_nowait(job.envelope.id)
+        began.put_nowait(assignment.envelope.id)
         await go.wait()
-        running.remove(job.envelope.id)
-        ended.append(job.envelope.id)
-        return await echo(job) if isinstance(job.envelope.command, Ping) else Outcome(Stored(stored=a_memory("x")))
+        running.remove(assignment.envelope.id)
+        ended.append(assignment.envelope.id)
+        return (
+            await echo(assignment)
+            if isinstance(assignment.envelope.command, Ping)
+            else Completion(Stored(stored=a_memory("x")))
+        )
 
-    async def harmless_or_poison(job: Job) -> Outcome:
-        assert isinstance(job.envelope.command, Ping)
-        return await (echo if job.envelope.command.payload == b"harmless" else poison)(job)
+    async def harmless_or_poison(assignment: Assignment) -> Completion:
+        assert isinstance(assignment.envelope.command, Ping)
+        return await (echo if assignment.envelope.command.payload == b"harmless" else poison)(assignment)
 
     bus = await stage.bus()
     for command in (Ping(), Ping(), StoreMemory(content="x"), StoreMemory(content="y")):

@@ -8,7 +8,7 @@ import pytest
 from engramq.schemas.commands import Activated, ClassifySectors, LinkActivated, SectorsClassified
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import FollowUp, Job, Outcome, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, FollowUp, WorkerSpec
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
 CALLERS = 20
@@ -18,9 +18,9 @@ def causing_with_numbers() -> WorkerSpec:
     """Return an actor each of whose answers has a memory classified, with a number for its id."""
     numbers = count()
 
-    async def causing(job: Job) -> Outcome:
+    async def causing(assignment: Assignment) -> Completion:
         follow_up = FollowUp(NAMESPACE, ClassifySectors(memory_ids=(str(next(numbers)),)))
-        return Outcome((await echo(job)).reply, follow_ups=(follow_up,))
+        return Completion((await echo(assignment)).reply, follow_ups=(follow_up,))
 
     return an_actor(causing)
 
@@ -28,10 +28,10 @@ def causing_with_numbers() -> WorkerSpec:
 async def test_follow_ups_of_many_calls_become_few_commands_that_name_all_memories(stage: Stage) -> None:
     seen: list[tuple[str, ...]] = []
 
-    async def classify(job: Job) -> Outcome:
-        assert isinstance(job.envelope.command, ClassifySectors)
-        seen.append(job.envelope.command.memory_ids)
-        return Outcome(SectorsClassified(classified=0))
+    async def classify(assignment: Assignment) -> Completion:
+        assert isinstance(assignment.envelope.command, ClassifySectors)
+        seen.append(assignment.envelope.command.memory_ids)
+        return Completion(SectorsClassified(classified=0))
 
     async def all_seen() -> bool:
         return len([item for ids in seen for item in ids]) >= CALLERS

@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
-from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.bus import Unanswered
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas.codec import decode_job, encode, encode_job
 from engramq.schemas.commands import (
@@ -33,7 +33,7 @@ from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import inspection
 from engramq.workers.queue import job as job_module
-from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionState
+from engramq.workers.queue.contract import Assignment, Completion, ResultUnknown, SessionState
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.settlement import Settlement
@@ -54,8 +54,8 @@ async def view(stage: Stage) -> AsyncIterator[Inspection]:
         yield view
 
 
-async def store(job: Job) -> Outcome:
-    return Outcome(Stored(stored=a_memory("x"), command_id=job.envelope.id))
+async def store(assignment: Assignment) -> Completion:
+    return Completion(Stored(stored=a_memory("x"), command_id=assignment.envelope.id))
 
 
 async def everything(stage: Stage) -> bytes:
@@ -92,15 +92,15 @@ async def test_depths_count_commands_waiting_and_dead_letters(stage: Stage, view
 async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage: Stage, view: Inspection) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         began.set()
         await go.wait()
-        return await store(job)
+        return await store(assignment)
 
     bus = await stage.bus(timeout_s=0.05)
     # Together with another one, so that the job does not bear this command's id.
     _, pending = await asyncio.gather(send(bus, StoreMemory(content="a")), send(bus, StoreMemory(content="b")))
-    assert isinstance(pending, Pending)
+    assert isinstance(pending, Unanswered)
     assert await view.find(pending.command_id, NAMESPACE, ADA_ID) is False
     await stage.workers(an_actor(echo, slow, kind=WorkerKind.EMBEDDING))
     await began.wait()
@@ -122,13 +122,13 @@ async def test_a_pending_write_that_is_tried_again_is_still_found(
     monkeypatch.setattr(job_module, "RETRY_FIRST_S", 60.0)
     monkeypatch.setattr(job_module, "RETRY_MAX_S", 60.0)
 
-    async def unsure(job: Job) -> Outcome:
-        raise OutcomeUnknown
+    async def unsure(assignment: Assignment) -> Completion:
+        raise ResultUnknown
 
     await stage.workers(an_actor(echo, unsure, kind=WorkerKind.EMBEDDING))
     bus = await stage.bus(timeout_s=0.2)
     _, pending = await asyncio.gather(send(bus, StoreMemory(content="a")), send(bus, StoreMemory(content="b")))
-    assert isinstance(pending, Pending)
+    assert isinstance(pending, Unanswered)
     assert await view.find(pending.command_id, NAMESPACE, ADA_ID) is False
 
 
@@ -140,8 +140,8 @@ async def pending_pair(stage: Stage) -> tuple[str, str]:
     """Put two stores into one job and return their ids when their caller has been told `pending`."""
     bus = await stage.bus(timeout_s=0.05)
     first, second = await asyncio.gather(*(send(bus, StoreMemory(content=content)) for content in "ab"))
-    assert isinstance(first, Pending)
-    assert isinstance(second, Pending)
+    assert isinstance(first, Unanswered)
+    assert isinstance(second, Unanswered)
     assert await stage.depth(WorkerKind.EMBEDDING) == (1, 2)
     return first.command_id, second.command_id
 
@@ -152,12 +152,12 @@ async def test_pending_writes_that_a_worker_hands_back_are_found_waiting_and_end
 ) -> None:
     go, stored = asyncio.Event(), list[str]()
 
-    async def all_but_the_first_wait(job: Job) -> Outcome:
-        assert isinstance(job.envelope.command, StoreMemory)
-        if job.envelope.command.content != "first":
+    async def all_but_the_first_wait(assignment: Assignment) -> Completion:
+        assert isinstance(assignment.envelope.command, StoreMemory)
+        if assignment.envelope.command.content != "first":
             await go.wait()
-        stored.append(job.envelope.id)
-        return await store(job)
+        stored.append(assignment.envelope.id)
+        return await store(assignment)
 
     actor = an_actor(echo, all_but_the_first_wait, kind=WorkerKind.EMBEDDING)
     bus = await stage.bus(timeout_s=0.6)
@@ -165,7 +165,7 @@ async def test_pending_writes_that_a_worker_hands_back_are_found_waiting_and_end
     worker = await stage.workers(actor, grace_s=0.1)
     first, *pending = await asyncio.gather(*asked)
     assert isinstance(first, Answer)
-    ids = [answer.command_id for answer in pending if isinstance(answer, Pending)]
+    ids = [answer.command_id for answer in pending if isinstance(answer, Unanswered)]
     assert await stage.depth(WorkerKind.EMBEDDING) == (1, 3)
     assert await find_all(view, *ids) == [True, True]
     await worker.stop()
@@ -183,10 +183,10 @@ async def test_pending_writes_that_a_worker_hands_back_are_found_waiting_and_end
 async def test_pending_writes_of_a_job_whose_worker_died_are_still_found(stage: Stage, view: Inspection) -> None:
     began, go = asyncio.Queue[None](), asyncio.Event()
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         began.put_nowait(None)
         await go.wait()
-        return await store(job)
+        return await store(assignment)
 
     ids = await pending_pair(stage)
     await stage.redis.set(TRIES_KEY + stage.keys.job_id(ids[0], 2), 1)
@@ -266,8 +266,8 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
     bus = await stage.bus()
     breadcrumbs = Breadcrumbs(stage.redis, stage.lanes)
 
-    async def leave(job: Job) -> Outcome:
-        return Outcome(Pong(), session_state=SessionState(stored=ERASED, recalled=("a", ERASED, "b")))
+    async def leave(assignment: Assignment) -> Completion:
+        return Completion(Pong(), session_state=SessionState(stored=ERASED, recalled=("a", ERASED, "b")))
 
     leaving = await stage.workers(an_actor(leave))
     await ping(bus)
@@ -329,10 +329,10 @@ async def test_scrubbing_leaves_other_memories_and_other_namespaces_alone(stage:
 async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(stage: Stage, view: Inspection) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         began.set()
         await go.wait()
-        return await store(job)
+        return await store(assignment)
 
     await stage.workers(an_actor(echo, slow, kind=WorkerKind.EMBEDDING))
     bus = await stage.bus()
@@ -354,8 +354,8 @@ async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
     monkeypatch.setattr(job_module, "RETRY_FIRST_S", 60.0)
     monkeypatch.setattr(job_module, "RETRY_MAX_S", 60.0)
 
-    async def perhaps(job: Job) -> Outcome:
-        raise OutcomeUnknown
+    async def perhaps(assignment: Assignment) -> Completion:
+        raise ResultUnknown
 
     async def put_off() -> bool:
         mailbox = stage.keys.of[WorkerKind.EMBEDDING].mailbox
@@ -366,17 +366,17 @@ async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
     asked = asyncio.create_task(send(bus, StoreMemory(content=SECRET)))
     await stage.until(put_off)
     assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 1
-    assert isinstance(await asked, Pending), "it may have been stored"
+    assert isinstance(await asked, Unanswered), "it may have been stored"
 
 
 async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stage: Stage) -> None:
     own_server.kill()
     async with Inspection(own_stage.lanes) as view:
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(ResultUnknown):
             await view.scrub(NAMESPACE, {ERASED: SECRET})
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(ResultUnknown):
             await view.find("x", NAMESPACE, ADA_ID)
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(ResultUnknown):
             await view.depths()
 
 
@@ -388,7 +388,7 @@ async def test_what_was_scrubbed_cannot_be_brought_back_by_a_retry(stage: Stage,
     assert not await DeadLetters(stage.redis, stage.lanes).retry(answer.id)
 
 
-def _raise(answer: Answer | Pending) -> None:
+def _raise(answer: Answer | Unanswered) -> None:
     assert isinstance(answer, Answer)
     assert answer.fault is not None
     raise EngramqError(answer.fault)

@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from engramq.gateway.identity.authorization import Caller, local_caller
 from engramq.gateway.overview import overview_of
 from engramq.gateway.queue import lane as lane_module
-from engramq.gateway.queue.bus import Bus, Pending, open_bus
+from engramq.gateway.queue.bus import Bus, Unanswered, open_bus
 from engramq.gateway.queue.lane import BusLane
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.gateway.ui.sign_in import SignedIn
@@ -30,7 +30,7 @@ from engramq.schemas.scripts import Script
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import worker as worker_module
-from engramq.workers.queue.contract import FollowUp, Job, Outcome, Periodic, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, FollowUp, Periodic, WorkerSpec
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
@@ -82,7 +82,7 @@ async def ask(bus: Bus, namespace: str, payload: str) -> str:
     return payload_of(answer)
 
 
-async def store(bus: Bus, namespace: str, content: str = "x") -> Answer | Pending:
+async def store(bus: Bus, namespace: str, content: str = "x") -> Answer | Unanswered:
     return await bus.ask(StoreMemory(content=content), namespace=namespace, principal=ADA)
 
 
@@ -102,8 +102,8 @@ class Handlers:
         self.running = self.most = 0
         self.seen: list[str] = []
 
-    async def ping(self, job: Job) -> Outcome:
-        command = job.envelope.command
+    async def ping(self, assignment: Assignment) -> Completion:
+        command = assignment.envelope.command
         assert isinstance(command, Ping)
         self.running += 1
         self.most = max(self.most, self.running)
@@ -112,11 +112,11 @@ class Handlers:
                 await self.go.wait()
         finally:
             self.running -= 1
-        self.seen.append(job.envelope.namespace)
-        return await echo(job)
+        self.seen.append(assignment.envelope.namespace)
+        return await echo(assignment)
 
-    async def store(self, job: Job) -> Outcome:
-        raise ValueError(job.envelope.namespace)
+    async def store(self, assignment: Assignment) -> Completion:
+        raise ValueError(assignment.envelope.namespace)
 
     def actors(self, *, concurrency: int = 32, schedule: tuple[Periodic, ...] = ()) -> list[WorkerSpec]:
         return [

@@ -13,7 +13,7 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.limits import BULK, FEWEST_WAITING
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, WorkerSpec
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping
 
 RECALL = WorkerKind.RECALL
@@ -31,12 +31,12 @@ def shorten_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 def slow_actor() -> WorkerSpec:
     """Return an actor that takes SERVICE_S for a command, and carries out AT_ONCE at a time."""
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         await asyncio.sleep(SERVICE_S)
-        return await echo(job)
+        return await echo(assignment)
 
     actor = an_actor(slow)
-    return WorkerSpec(actor.kind, actor.handlers, concurrency=AT_ONCE)
+    return WorkerSpec(actor.kind, actor.runners, concurrency=AT_ONCE)
 
 
 def told(refusal: EngramqError) -> float:

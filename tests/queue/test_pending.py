@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.bus import Unanswered
 from engramq.schemas.commands import Stored, StoreMemory
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, ResultUnknown, WorkerSpec
 from engramq.workers.queue.inspection import Inspection
 from tests.queue.stage import ADA_ID, NAMESPACE, Stage, send
 from tests.queue.worker_process import a_memory
@@ -26,12 +26,12 @@ class Database:
         self.hangs = asyncio.Event()
         self.hangs.set()
 
-    async def store(self, job: Job) -> Outcome:
+    async def store(self, assignment: Assignment) -> Completion:
         self.tries += 1
         await self.hangs.wait()
         if self.problems:
             raise self.problems.pop(0)
-        return Outcome(Stored(stored=a_memory("Pumps leak")))
+        return Completion(Stored(stored=a_memory("Pumps leak")))
 
     @property
     def actor(self) -> WorkerSpec:
@@ -44,7 +44,7 @@ async def test_a_write_that_was_told_pending_is_tried_again_where_it_would_be_re
     database.hangs.clear()
     await stage.workers(database.actor)
     pending = await send(await stage.bus(), STORE, timeout_s=0.2)
-    assert isinstance(pending, Pending)
+    assert isinstance(pending, Unanswered)
     async with Inspection(stage.lanes) as inspection:
         assert await inspection.find(pending.command_id, NAMESPACE, ADA_ID) is True
         database.hangs.set()
@@ -67,7 +67,7 @@ async def test_a_write_whose_caller_waits_is_refused_at_once_and_never_tried_aga
 
 @pytest.mark.promise("QP-21")
 async def test_a_write_that_may_have_been_applied_is_not_refused_as_not_applied(stage: Stage) -> None:
-    database = Database(OutcomeUnknown("cut in COMMIT"), refuse(FaultCode.UNAVAILABLE, "away"))
+    database = Database(ResultUnknown("cut in COMMIT"), refuse(FaultCode.UNAVAILABLE, "away"))
     await stage.workers(database.actor)
     answer = await send(await stage.bus(), STORE)
     assert isinstance(answer, Answer)

@@ -7,7 +7,7 @@ import pytest
 
 from engramq.schemas.commands import Ping
 from engramq.workers.queue import process as schedule
-from engramq.workers.queue.contract import FollowUp, Job, Outcome, Periodic
+from engramq.workers.queue.contract import Assignment, Completion, FollowUp, Periodic
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo
 
 
@@ -36,10 +36,10 @@ async def test_what_periodic_work_returns_is_sent_as_the_system(stage: Stage) ->
     seen = asyncio.Event()
     principals: list[str] = []
 
-    async def note(job: Job) -> Outcome:
-        principals.append(job.envelope.principal.name)
+    async def note(assignment: Assignment) -> Completion:
+        principals.append(assignment.envelope.principal.name)
         seen.set()
-        return await echo(job)
+        return await echo(assignment)
 
     async def work() -> tuple[FollowUp, ...]:
         return (FollowUp(NAMESPACE, Ping()),)

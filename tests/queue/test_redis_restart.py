@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from engramq.gateway.queue.bus import Bus, Pending
+from engramq.gateway.queue.bus import Bus, Unanswered
 from engramq.schemas.commands import Stored, StoreMemory
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.contract import Assignment, Completion
 from tests.queue.server import Server
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put, send
 from tests.queue.worker_process import a_memory
@@ -86,9 +86,9 @@ async def test_while_redis_is_away_callers_are_refused_within_seconds_and_served
 async def test_a_write_whose_fate_is_unknown_is_pending_and_happens_once(own_server: Server, own_stage: Stage) -> None:
     seen: list[str] = []
 
-    async def store(job: Job) -> Outcome:
-        seen.append(job.envelope.id)
-        return Outcome(Stored(stored=a_memory("x")))
+    async def store(assignment: Assignment) -> Completion:
+        seen.append(assignment.envelope.id)
+        return Completion(Stored(stored=a_memory("x")))
 
     bus = await own_stage.bus(timeout_s=0.5)
     await bus.ready()
@@ -97,7 +97,7 @@ async def test_a_write_whose_fate_is_unknown_is_pending_and_happens_once(own_ser
     with pytest.raises(EngramqError):
         await ping(bus)
     own_server.resume()
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Unanswered)
     await bus.ready()
     await own_stage.workers(an_actor(echo, store, kind=WorkerKind.EMBEDDING))
     await own_stage.until(lambda: own_stage.empty(WorkerKind.EMBEDDING))
@@ -115,7 +115,7 @@ async def test_a_write_whose_fate_is_unknown_waits_for_a_full_mailbox_without_ha
     with pytest.raises(EngramqError):
         await bus.ready()
     own_server.resume()
-    assert isinstance(await asked, Pending)
+    assert isinstance(await asked, Unanswered)
     stats = await own_stage.redis.info("commandstats")
     assert stats["cmdstat_evalsha"]["calls"] < 50
 
@@ -155,5 +155,5 @@ async def test_at_its_memory_limit_redis_refuses_writes_as_overloaded_and_reads_
     assert isinstance(await send(bus, StoreMemory(content="x")), Answer)
 
 
-async def echo_store(job: Job) -> Outcome:
-    return Outcome(Stored(stored=a_memory("x"), command_id=job.envelope.id))
+async def echo_store(assignment: Assignment) -> Completion:
+    return Completion(Stored(stored=a_memory("x"), command_id=assignment.envelope.id))

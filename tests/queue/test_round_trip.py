@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.bus import Unanswered
 from engramq.schemas.commands import Ping, Stored, StoreMemory
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.limits import REPLY_LIST_MAX_AGE_S
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome, SessionUse
+from engramq.workers.queue.contract import Assignment, Completion, SessionUse
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, counts, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
 
@@ -33,10 +33,10 @@ async def test_every_answer_reaches_the_gateway_that_asked_with_three_gateways_a
 async def test_two_workers_share_the_load_within_a_fifth(stage: Stage) -> None:
     done = [0, 0]
 
-    async def work(worker: int, job: Job) -> Outcome:
+    async def work(worker: int, assignment: Assignment) -> Completion:
         done[worker] += 1
         await asyncio.sleep(0)
-        return await echo(job)
+        return await echo(assignment)
 
     await stage.workers(an_actor(lambda job: work(0, job)))
     await stage.workers(an_actor(lambda job: work(1, job)))
@@ -68,7 +68,7 @@ async def test_sixty_four_callers_cost_at_most_four_redis_commands_each(stage: S
 
 
 async def test_a_refusal_travels_with_the_command_id(stage: Stage) -> None:
-    async def refusing(_: Job) -> Outcome:
+    async def refusing(_: Assignment) -> Completion:
         raise refuse(FaultCode.FORBIDDEN, "not you")
 
     await stage.workers(an_actor(refusing))
@@ -82,19 +82,19 @@ async def test_a_refusal_travels_with_the_command_id(stage: Stage) -> None:
 async def test_a_read_past_its_deadline_is_dropped_and_a_write_is_not(stage: Stage) -> None:
     seen: list[str] = []
 
-    async def read(job: Job) -> Outcome:
-        seen.append(job.envelope.id)
-        return await echo(job)
+    async def read(assignment: Assignment) -> Completion:
+        seen.append(assignment.envelope.id)
+        return await echo(assignment)
 
-    async def write(job: Job) -> Outcome:
-        seen.append(job.envelope.id)
-        return Outcome(Stored(stored=a_memory("tea")))
+    async def write(assignment: Assignment) -> Completion:
+        seen.append(assignment.envelope.id)
+        return Completion(Stored(stored=a_memory("tea")))
 
     bus = await stage.bus(timeout_s=0.05)
     with pytest.raises(EngramqError):
         await ping(bus)
     pending = await send(bus, StoreMemory(content="tea"))
-    assert isinstance(pending, Pending)
+    assert isinstance(pending, Unanswered)
     await stage.workers(an_actor(read), an_actor(read, write, kind=WorkerKind.EMBEDDING))
     await stage.until(stage.empty)
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
@@ -104,9 +104,9 @@ async def test_a_read_past_its_deadline_is_dropped_and_a_write_is_not(stage: Sta
 async def test_a_command_arrives_with_all_that_was_said_of_it(stage: Stage) -> None:
     seen: list[Envelope] = []
 
-    async def note(job: Job) -> Outcome:
-        seen.append(job.envelope)
-        return Outcome(Stored(stored=a_memory("tea")))
+    async def note(assignment: Assignment) -> Completion:
+        seen.append(assignment.envelope)
+        return Completion(Stored(stored=a_memory("tea")))
 
     await stage.workers(an_actor(echo, note, kind=WorkerKind.EMBEDDING))
     bus = await stage.bus()
@@ -126,11 +126,11 @@ async def test_a_command_arrives_with_all_that_was_said_of_it(stage: Stage) -> N
 async def test_a_slow_command_does_not_hold_the_answers_of_its_job_up(stage: Stage) -> None:
     go = asyncio.Event()
 
-    async def some_slow(job: Job) -> Outcome:
-        assert isinstance(job.envelope.command, Ping)
-        if job.envelope.command.payload == b"slow":
+    async def some_slow(assignment: Assignment) -> Completion:
+        assert isinstance(assignment.envelope.command, Ping)
+        if assignment.envelope.command.payload == b"slow":
             await go.wait()
-        return await echo(job)
+        return await echo(assignment)
 
     await stage.workers(an_actor(some_slow))
     bus = await stage.bus()
@@ -145,11 +145,11 @@ async def test_a_slow_command_does_not_hold_the_answers_of_its_job_up(stage: Sta
 async def test_what_a_reply_leaves_to_be_done_is_done_after_it(stage: Stage) -> None:
     done = asyncio.Event()
 
-    async def leaving(job: Job) -> Outcome:
+    async def leaving(assignment: Assignment) -> Completion:
         async def later(_use: SessionUse | None) -> None:
             done.set()
 
-        return Outcome((await echo(job)).reply, after_reply=later)
+        return Completion((await echo(assignment)).reply, after_reply=later)
 
     await stage.workers(an_actor(leaving))
     payload_of(await ping(await stage.bus()))

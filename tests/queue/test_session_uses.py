@@ -13,7 +13,7 @@ from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import Keys
-from engramq.workers.queue.contract import Job, Outcome, SessionState, SessionUse, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, SessionState, SessionUse, WorkerSpec
 from tests.lanes import lanes_at
 from tests.queue.stage import ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, ping
 
@@ -49,16 +49,16 @@ class Clock:
             await self.stage.redis.hincrby(key, name, -milliseconds)
 
 
-async def answer(job: Job) -> Outcome:
+async def answer(assignment: Assignment) -> Completion:
     """Answer a ping; refuse `no`, leave a session state for `store`."""
-    assert isinstance(job.envelope.command, Ping)
-    match job.envelope.command.payload:
+    assert isinstance(assignment.envelope.command, Ping)
+    match assignment.envelope.command.payload:
         case b"no":
             raise refuse(FaultCode.FORBIDDEN, "no")
         case b"store":
-            return Outcome(Pong(), session_state=SessionState(stored="a"))
+            return Completion(Pong(), session_state=SessionState(stored="a"))
         case _:
-            return Outcome(Pong())
+            return Completion(Pong())
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def clock(stage: Stage, keys: Keys) -> Clock:
 @pytest.fixture
 async def bus(stage: Stage, clock: Clock) -> Bus:
     plain = an_actor(answer)
-    await stage.workers(WorkerSpec(plain.kind, plain.handlers, sessions_used=clock.hear))
+    await stage.workers(WorkerSpec(plain.kind, plain.runners, sessions_used=clock.hear))
     return await stage.bus()
 
 

@@ -13,7 +13,7 @@ from engramq.schemas.connection import EXCHANGE_S, RedisConnection
 from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.contract import Assignment, Completion
 from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put
 
@@ -87,10 +87,10 @@ async def test_a_worker_that_stops_claims_nothing_more(stage: Stage) -> None:
     go = asyncio.Event()
     began = asyncio.Event()
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         began.set()
         await go.wait()
-        return await echo(job)
+        return await echo(assignment)
 
     worker = await stage.workers(an_actor(slow))
     bus = await stage.bus()

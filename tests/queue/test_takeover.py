@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.bus import Unanswered
 from engramq.schemas.clocks import clock
 from engramq.schemas.commands import Pong, Stored, StoreMemory
 from engramq.schemas.connection import EXCHANGE_S, RedisConnection
@@ -18,7 +18,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import LEASE_S, Job, Lease, LeaseLost, Outcome
+from engramq.workers.queue.contract import LEASE_S, Assignment, Completion, Lease, LeaseLost
 from engramq.workers.queue.worker import RENEW_S
 from tests.queue.stage import BOUND_S, Stage, an_actor, counts, echo, payload_of, ping, send
 
@@ -102,10 +102,10 @@ async def test_a_paused_worker_that_wakes_late_answers_nothing_and_ends_nothing(
 async def test_a_worker_whose_lease_is_gone_gives_no_answer(stage: Stage) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         began.set()
         await go.wait()
-        return Outcome(Pong())
+        return Completion(Pong())
 
     bus = await stage.bus(timeout_s=1)
     asked = asyncio.create_task(send(bus, StoreMemory(content="x")))
@@ -114,7 +114,7 @@ async def test_a_worker_whose_lease_is_gone_gives_no_answer(stage: Stage) -> Non
     (lease,) = await stage.leases(WorkerKind.EMBEDDING)
     await stage.redis.set(lease, "somebody else", px=60_000)
     go.set()
-    assert isinstance(await asked, Pending)
+    assert isinstance(await asked, Unanswered)
     assert await stage.redis.get(lease) == b"somebody else"
     assert await stage.depth(WorkerKind.EMBEDDING) == (1, 1)
     assert not worker.task.done()
@@ -125,8 +125,8 @@ async def test_what_runs_under_a_lease_that_another_holds_is_cancelled(stage: St
     began, cancelled = asyncio.Event(), asyncio.Event()
     leases: list[Lease] = []
 
-    async def endless(job: Job) -> Outcome:
-        leases.append(job.lease)
+    async def endless(assignment: Assignment) -> Completion:
+        leases.append(assignment.lease)
         began.set()
         try:
             await asyncio.Event().wait()
@@ -152,11 +152,11 @@ async def test_what_runs_under_a_lease_that_another_holds_is_cancelled(stage: St
 async def test_a_command_that_takes_longer_than_a_lease_keeps_it(stage: Stage) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         began.set()
         await go.wait()
-        job.lease.require(LEASE_S - RENEW_S - 1)
-        return await echo(job)
+        assignment.lease.require(LEASE_S - RENEW_S - 1)
+        return await echo(assignment)
 
     await stage.workers(an_actor(slow))
     asked = asyncio.create_task(ping(await stage.bus(), "x"))
@@ -179,13 +179,13 @@ async def test_a_job_that_the_same_worker_claims_again_while_its_first_run_ends_
     runs = 0
     began, cancelled, release, go = asyncio.Queue[int](), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def slow(job: Job) -> Outcome:
+    async def slow(assignment: Assignment) -> Completion:
         nonlocal runs
         runs += 1
-        began.put_nowait(job.envelope.attempt)
+        began.put_nowait(assignment.envelope.attempt)
         if runs > 1:
             await go.wait()
-            return await echo(job)
+            return await echo(assignment)
         try:
             await asyncio.Event().wait()
         finally:
@@ -237,9 +237,9 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_fai
 
     tries: list[bytes] = []
 
-    async def see_tries(job: Job) -> Outcome:
-        tries.append(await stage.redis.get(TRIES_KEY + stage.keys.job_id(job.envelope.id, 1)))
-        return await echo(job)
+    async def see_tries(assignment: Assignment) -> Completion:
+        tries.append(await stage.redis.get(TRIES_KEY + stage.keys.job_id(assignment.envelope.id, 1)))
+        return await echo(assignment)
 
     monkeypatch.setattr("engramq.workers.queue.worker.RedisConnection", Losing)
     await stage.workers(an_actor(see_tries))
@@ -279,9 +279,9 @@ def holding(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Event]:
 async def test_a_lease_that_came_late_counts_from_a_renewal(
     stage: Stage, holding: list[asyncio.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def measure(job: Job) -> Outcome:
-        job.lease.require(LEASE_S - 1)
-        return await echo(job)
+    async def measure(assignment: Assignment) -> Completion:
+        assignment.lease.require(LEASE_S - 1)
+        return await echo(assignment)
 
     held, go = holding
     await stage.workers(an_actor(measure))
@@ -299,9 +299,9 @@ async def test_a_job_whose_lease_ran_out_before_its_claim_was_answered_is_not_be
 ) -> None:
     attempts: list[int] = []
 
-    async def see(job: Job) -> Outcome:
-        attempts.append(job.envelope.attempt)
-        return await echo(job)
+    async def see(assignment: Assignment) -> Completion:
+        attempts.append(assignment.envelope.attempt)
+        return await echo(assignment)
 
     held, go = holding
     await stage.workers(an_actor(see))
@@ -362,11 +362,11 @@ def test_a_lease_counts_from_when_it_was_asked_for() -> None:
 
 
 async def test_a_handler_is_told_less_than_redis_granted(stage: Stage) -> None:
-    async def measure(job: Job) -> Outcome:
-        job.lease.require(LEASE_S - 1)
+    async def measure(assignment: Assignment) -> Completion:
+        assignment.lease.require(LEASE_S - 1)
         with pytest.raises(LeaseLost):
-            job.lease.require(LEASE_S)
-        return await echo(job)
+            assignment.lease.require(LEASE_S)
+        return await echo(assignment)
 
     await stage.workers(an_actor(measure))
     assert payload_of(await ping(await stage.bus(), "x")) == "x"

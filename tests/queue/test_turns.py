@@ -13,7 +13,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, turn_mark
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import FollowUp, Job, Outcome, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, FollowUp, WorkerSpec
 from tests.queue.stage import BOUND_S, Stage, put, send
 
 IMPORTS = WorkerKind.IMPORTS
@@ -39,15 +39,15 @@ class Importing:
     _go: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def carry_out(self, job: Job) -> Outcome:
-        namespace = job.envelope.namespace
+    async def carry_out(self, assignment: Assignment) -> Completion:
+        namespace = assignment.envelope.namespace
         async with self._news:
             self.begun.append(namespace)
             self._news.notify_all()
         await self._go.acquire()
-        is_import = isinstance(job.envelope.command, ImportMemories)
+        is_import = isinstance(assignment.envelope.command, ImportMemories)
         follow_ups = [FollowUp(namespace, EmbedPending(memory_ids=(uuid7(),)))] * (self.follow_ups if is_import else 0)
-        return Outcome(Pong(), follow_ups=tuple(follow_ups))
+        return Completion(Pong(), follow_ups=tuple(follow_ups))
 
     async def wait_for(self, count: int) -> None:
         """Wait until so many have begun."""
@@ -231,12 +231,12 @@ async def test_what_is_tried_again_or_handed_back_keeps_its_turn(stage: Stage, m
     tries: list[str] = []
     release = asyncio.Event()
 
-    async def fail_once(job: Job) -> Outcome:
-        tries.append(job.envelope.namespace)
+    async def fail_once(assignment: Assignment) -> Completion:
+        tries.append(assignment.envelope.namespace)
         if len(tries) == 1:
             raise ValueError
         await release.wait()
-        return Outcome(Pong())
+        return Completion(Pong())
 
     monkeypatch.setattr("engramq.workers.queue.job.RETRY_FIRST_S", 0.01)
     workers = await stage.workers(WorkerSpec(IMPORTS, {ImportMemories: fail_once}, concurrency=1), grace_s=0.1)

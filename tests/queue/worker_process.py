@@ -18,7 +18,7 @@ from engramq.schemas.connection import Lanes
 from engramq.schemas.records import Memory
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Outcome, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, WorkerSpec
 from engramq.workers.queue.process import serve
 
 WAIT_S = 30  # for a word
@@ -38,8 +38,8 @@ async def main() -> None:
     redis: Any = lanes.server.client(timeout_s=2 * WAIT_S)
     tests = f"{lanes.first.prefix}:test"
 
-    async def ping(job: Job) -> Outcome:
-        command = job.envelope.command
+    async def ping(assignment: Assignment) -> Completion:
+        command = assignment.envelope.command
         assert isinstance(command, Ping)
         word, _, name = command.payload.decode().partition(" ")
         if word == "die":
@@ -47,16 +47,16 @@ async def main() -> None:
         if word == "wait":
             await redis.rpush(f"{tests}:began", name)
             await redis.blpop([f"{tests}:go"], timeout=WAIT_S)
-            job.lease.require()
+            assignment.lease.require()
         await redis.hincrby(f"{tests}:done", str(os.getpid()))
-        return Outcome(Pong(payload=command.payload))
+        return Completion(Pong(payload=command.payload))
 
-    async def store(job: Job) -> Outcome:
-        command = job.envelope.command
+    async def store(assignment: Assignment) -> Completion:
+        command = assignment.envelope.command
         assert isinstance(command, StoreMemory)
         names = (f"{tests}:ledger", f"{tests}:effects")
-        new = await redis.eval(LEDGER, 2, *names, job.envelope.id, command.content)
-        return Outcome(Stored(stored=a_memory(command.content)), replayed=not new)
+        new = await redis.eval(LEDGER, 2, *names, assignment.envelope.id, command.content)
+        return Completion(Stored(stored=a_memory(command.content)), replayed=not new)
 
     ready = asyncio.Event()
     actors = [WorkerSpec(WorkerKind.RECALL, {Ping: ping}), WorkerSpec(WorkerKind.EMBEDDING, {StoreMemory: store})]

@@ -22,7 +22,7 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.redis_urls import Place, sentinels_of
 from engramq.schemas.settings import SettingsError, read_settings
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import ResultUnknown
 from engramq.workers.queue.inspection import Inspection
 from tests.conftest import Database
 from tests.faults.load import Load
@@ -149,7 +149,7 @@ async def test_callers_are_told_unavailable_while_the_sentinels_know_no_master(
         assert refusal.value.fault.code is FaultCode.UNAVAILABLE
     await client.aclose()
     async with Inspection(lanes_at(server, keys)) as view:
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(ResultUnknown):
             await view.depths()
 
 

@@ -19,13 +19,13 @@ from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
-from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.contract import Assignment, Completion
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.runner import CommandRunner, Services
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
+from tests.assignments import OWNER, assignment
 from tests.conftest import Database
-from tests.jobs import OWNER, job
 from tests.lanes import lanes_at
 from tests.running import runner
 
@@ -58,7 +58,7 @@ class World:
     model: SwitchedEmbedder
     embedder: BatchingEmbedder
     upkeep: Upkeep
-    mailboxes: Inspection
+    inspection: Inspection
     settings: Settings
     services: Services = field(init=False)
     runner: CommandRunner = field(init=False)
@@ -74,14 +74,14 @@ class World:
             replaced = {type(service) for service in services}
             kept = [item for kind, item in self.services.items() if kind not in replaced]
             self.services = Services(*kept, *services)
-        self.runner = runner(self.store, mailboxes=self.mailboxes, settings=self.settings, services=self.services)
+        self.runner = runner(self.store, inspection=self.inspection, settings=self.settings, services=self.services)
 
-    async def outcome(self, given: Job) -> Outcome:
+    async def complete(self, given: Assignment) -> Completion:
         return await self.runner.run(given)
 
     async def ask(self, expected: type[T], command: Command, **envelope: Any) -> T:
         """Carry a command out and return its reply, which must be of the expected type."""
-        reply = (await self.outcome(job(command, **envelope))).reply
+        reply = (await self.complete(assignment(command, **envelope))).reply
         assert isinstance(reply, expected)
         return reply
 
@@ -110,12 +110,12 @@ class World:
 @pytest.fixture
 async def world(database: Database, store: Store, redis_url: str, key_prefix: str) -> AsyncIterator[World]:
     model = SwitchedEmbedder()
-    async with BatchingEmbedder(model) as embedder, Inspection(lanes_at(redis_url, Keys(key_prefix))) as mailboxes:
+    async with BatchingEmbedder(model) as embedder, Inspection(lanes_at(redis_url, Keys(key_prefix))) as inspection:
         # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
         never = Unfinished(store=store, older_than_s=3600.0)
         upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
         settings = read_settings({"ENGRAMQ_MIN_RELEVANCE": "0", "ENGRAMQ_WEBHOOKS_KEY": "k" * 32})
-        yield World(database, store, model, embedder, upkeep, mailboxes, settings)
+        yield World(database, store, model, embedder, upkeep, inspection, settings)
 
 
 @pytest.fixture

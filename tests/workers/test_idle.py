@@ -22,7 +22,7 @@ from engramq.workers.memories import change
 from engramq.workers.upkeep import schedule, unfinished
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.conftest import World, world
 
 __all__ = ["world"]
@@ -142,7 +142,7 @@ async def test_nobody_waits_for_the_transaction_that_notes_a_change_first(world:
 
     first = asyncio.create_task(world.store.write("default_user", slow))
     await asyncio.wait_for(noted.wait(), 10)
-    await asyncio.wait_for(world.outcome(job(StoreMemory(content="meanwhile"))), 10)
+    await asyncio.wait_for(world.complete(assignment(StoreMemory(content="meanwhile"))), 10)
     may_end.set()
     await first
     assert world.count("changes") == 2

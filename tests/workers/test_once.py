@@ -14,8 +14,8 @@ from engramq.workers.app import HANDLERS
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import OutcomeUnknown
-from tests.jobs import job, repeated
+from engramq.workers.queue.contract import ResultUnknown
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.running import run_once, runner
 
@@ -28,7 +28,7 @@ async def test_what_was_not_applied_is_not_recorded_so_the_same_command_can_be_c
     async def away(_tx: Transaction) -> Forgotten:
         raise refuse(FaultCode.UNAVAILABLE, "away")
 
-    given = job(ForgetMemory(memory_id="x"))
+    given = assignment(ForgetMemory(memory_id="x"))
     with refused(FaultCode.UNAVAILABLE):
         await run_once(store, given, away)
     outcome = await run_once(store, repeated(given, attempt=2), forget)
@@ -40,7 +40,7 @@ async def test_a_refusal_is_final_for_its_command_however_often_that_comes(store
     async def unwilling(_tx: Transaction) -> Forgotten:
         raise refuse(FaultCode.SELF_LOOP, "no")
 
-    given = job(ForgetMemory(memory_id="x"))
+    given = assignment(ForgetMemory(memory_id="x"))
     with refused(FaultCode.SELF_LOOP):
         await run_once(store, given, unwilling)
     for again in (repeated(given), repeated(given, attempt=2), repeated(given, attempt=3)):
@@ -54,10 +54,10 @@ async def test_a_refused_key_may_be_used_again(store: Store) -> None:
         raise refuse(FaultCode.SELF_LOOP, "no")
 
     with refused(FaultCode.SELF_LOOP):
-        await run_once(store, job(ForgetMemory(memory_id="x"), idempotency_key="k"), unwilling)
-    outcome = await run_once(store, job(ForgetMemory(memory_id="x"), idempotency_key="k"), forget)
+        await run_once(store, assignment(ForgetMemory(memory_id="x"), idempotency_key="k"), unwilling)
+    outcome = await run_once(store, assignment(ForgetMemory(memory_id="x"), idempotency_key="k"), forget)
     assert not outcome.replayed
-    again = await run_once(store, job(ForgetMemory(memory_id="x"), idempotency_key="k"), forget)
+    again = await run_once(store, assignment(ForgetMemory(memory_id="x"), idempotency_key="k"), forget)
     assert again.replayed
 
 
@@ -65,8 +65,8 @@ async def test_what_has_begun_is_never_said_to_be_unapplied(store: Store) -> Non
     async def away(_tx: Transaction) -> Forgotten:
         raise refuse(FaultCode.UNAVAILABLE, "away")
 
-    with pytest.raises(OutcomeUnknown):
-        await run_once(store, job(ForgetMemory(memory_id="x")), away, begun=True)
+    with pytest.raises(ResultUnknown):
+        await run_once(store, assignment(ForgetMemory(memory_id="x")), away, begun=True)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ async def test_what_has_begun_is_never_said_to_be_unapplied(store: Store) -> Non
 async def test_an_answer_in_a_form_of_before_is_a_refusal_that_names_the_way_of_now(
     store: Store, command: str, reply: dict[str, Any], code: FaultCode, instead: str
 ) -> None:
-    given = job(ReclassifySector(source_name="a", target_name="b", relation="r", new_sector="episodic"))
+    given = assignment(ReclassifySector(source_name="a", target_name="b", relation="r", new_sector="episodic"))
     former = msgspec.json.encode({"id": given.envelope.id, "reply": reply}).decode()
     await store.write(DEFAULT_NAMESPACE, lambda tx: ledger.keep(tx, given.envelope, former))
     rename = b"update ledger set command = %(command)s where tenant = %(tenant)s and command_id = %(command_id)s"
     row = {"command": command, "command_id": UUID(given.envelope.id)}
     await store.write(DEFAULT_NAMESPACE, lambda tx: tx.send(rename, **row))
-    report = (await runner(store).run(job(GetCommand(command_id=given.envelope.id)))).reply
+    report = (await runner(store).run(assignment(GetCommand(command_id=given.envelope.id)))).reply
     assert isinstance(report, CommandReport)
     assert report.status == "failed"
     assert report.reply is not None

@@ -27,7 +27,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import IfExists, Verification
 from engramq.workers.db.queries import Query
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.workers.conftest import World
 
 SECRET = "The safe opens with zwetschkenknoedel"
@@ -41,7 +41,7 @@ def told(answer: Reply | Fault) -> dict[str, str]:
 
 async def refused(world: World, command: Command, **envelope: Any) -> Fault:
     with pytest.raises(EngramqError) as refusal:
-        await world.outcome(job(command, **envelope))
+        await world.complete(assignment(command, **envelope))
     return refusal.value.fault
 
 
@@ -68,7 +68,7 @@ async def test_a_replay_tells_what_the_references_meant_at_first(world: World) -
     made = await world.ask(Connected, first, **key, references={"@stored": one})
     assert told(made) == {"@stored": one}
     second = msgspec.structs.replace(connect, source=later)
-    replay = await world.outcome(job(second, **key, references={"@stored": later}))
+    replay = await world.complete(assignment(second, **key, references={"@stored": later}))
     assert replay.replayed
     assert told(replay.reply) == told(made)
     report = await world.ask(CommandReport, GetCommand(command_id=made.command_id))
@@ -84,11 +84,11 @@ async def test_a_refusal_tells_it_too_and_again(world: World) -> None:
     one = (await world.keep(LONG)).stored.id
     await world.ask(Forgotten, ForgetMemory(memory_id=one))
     other = (await world.keep("Anything")).stored.id
-    given = job(Connect(source=other, target=one), references={"@recalled[0]": one})
+    given = assignment(Connect(source=other, target=one), references={"@recalled[0]": one})
     faults = []
-    for one_job in (given, repeated(given, attempt=2)):
+    for one_assignment in (given, repeated(given, attempt=2)):
         with pytest.raises(EngramqError) as refusal:
-            await world.outcome(one_job)
+            await world.complete(one_assignment)
         faults.append(refusal.value.fault)
     assert [(fault.code, told(fault)) for fault in faults] == [(FaultCode.MEMORY_NOT_ACTIVE, {"@recalled[0]": one})] * 2
     report = await world.ask(CommandReport, GetCommand(command_id=given.envelope.id))
@@ -101,14 +101,14 @@ async def test_a_refusal_tells_it_too_and_again(world: World) -> None:
 async def test_an_erasure_leaves_no_preview(world: World, redis_url: str, key_prefix: str) -> None:
     one, other = [(await world.keep(text)).stored.id for text in (SECRET, "Anything")]
     references = {"@stored": one}
-    given = job(Connect(source=one, target=other), references=references, idempotency_key="k")
-    made = (await world.outcome(given)).reply
+    given = assignment(Connect(source=one, target=other), references=references, idempotency_key="k")
+    made = (await world.complete(given)).reply
     assert told(made) == {"@stored": one}
     fault = await refused(world, Connect(source=one, target=uuid7()), references=references)
     fault = msgspec.structs.replace(fault, memory_id=one)
     assert told(fault) == {"@stored": one}
     verified = VerifyMemory(memory_id=one, verification=Verification.VERIFIED)
-    await world.outcome(job(verified, references=references))
+    await world.complete(assignment(verified, references=references))
 
     keys = Keys(key_prefix)
     async with Redis.from_url(redis_url) as redis:
@@ -118,7 +118,7 @@ async def test_an_erasure_leaves_no_preview(world: World, redis_url: str, key_pr
         await redis.zadd(keys.reply_lists, {keys.replies("gateway"): 2**33})
         await world.ask(Forgotten, ForgetMemory(memory_id=one, erase=True))
         assert await redis.lrange(keys.replies("gateway"), 0, -1) == [plain]
-    replay = await world.outcome(repeated(given, id=uuid7()))
+    replay = await world.complete(repeated(given, id=uuid7()))
     assert replay.replayed
     assert told(replay.reply) == {"@stored": one}
     assert "zwetschkenknoedel" not in ledger(world)

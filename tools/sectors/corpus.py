@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.embedders.confidence import bystanders
 from engramq.workers.embedders.interface import Vectors
-from engramq.workers.sectors.model import OUTCOMES
+from engramq.workers.sectors.model import CLASSES
 
 FOLDER: Final = Path(__file__).parent
 SECTORS: Final = tuple(Sector)
@@ -91,8 +91,8 @@ def labels(texts: Sequence[Labelled]) -> Rows:
 
 
 def fits(texts: Sequence[Text]) -> NDArray[np.bool_]:
-    """Return which of OUTCOMES are right for each text, [len(texts), 6]."""
-    return np.array([[(outcome or NONE) in _names(text) for outcome in OUTCOMES] for text in texts], dtype=np.bool_)
+    """Return which of CLASSES are right for each text, [len(texts), 6]."""
+    return np.array([[(sector or NONE) in _names(text) for sector in CLASSES] for text in texts], dtype=np.bool_)
 
 
 def groups(texts: Sequence[Text], vectors: Vectors) -> Rows:

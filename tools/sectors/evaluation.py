@@ -43,7 +43,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     texts: Sequence[Text]
     vectors: Vectors
     cues: Cues
-    fits: Mask  # of OUTCOMES, [n, 6]
+    fits: Mask  # of CLASSES, [n, 6]
     talk: Mask
     groups: Rows
 
@@ -70,7 +70,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
         return np.where(self.talk[rows], recipe.turn, 1.0)
 
     def right(self, rows: Rows, told: HeadOutput) -> Mask:
-        """Return whether each likeliest outcome is right, [len(rows)]."""
+        """Return whether each likeliest class is right, [len(rows)]."""
         return np.asarray(self.fits[rows, told.best])
 
 

@@ -38,7 +38,7 @@ from engramq.workers.db.transaction import (
     transaction,
 )
 from engramq.workers.db.viewers import PUBLIC, Viewer
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import ResultUnknown
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def _persistent(
                 failures += 1
                 continue
             if uncertain:
-                raise OutcomeUnknown("the connection was lost during COMMIT") from problem
+                raise ResultUnknown("the connection was lost during COMMIT") from problem
             store._refusals.note(named(problem))
             raise unavailable(problem) from problem
 
@@ -216,7 +216,7 @@ class Store:
         """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
 
         Commands that must take effect once go through the ledger. Raises EngramqError with `unavailable` when nothing
-        was applied, OutcomeUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
+        was applied, ResultUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
         """
         opened: Transaction | None = None
         kept = True
@@ -254,7 +254,7 @@ class Store:
     async def write_at_length(self, namespace: str, work: Work[T]) -> T:
         """Run `work` once in a transaction that takes as long as it wants, and holds what it locks for as long.
 
-        Raises EngramqError with `unavailable` when nothing was applied, OutcomeUnknown when that cannot be said.
+        Raises EngramqError with `unavailable` when nothing was applied, ResultUnknown when that cannot be said.
         """
 
         async def run(connection: Connection) -> T:
@@ -265,7 +265,7 @@ class Store:
         try:
             return await self.alone(run)
         except CommitUnknown as problem:
-            raise OutcomeUnknown("the connection was lost during COMMIT") from problem
+            raise ResultUnknown("the connection was lost during COMMIT") from problem
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""
@@ -313,7 +313,7 @@ class Store:
     ) -> T:
         """Return what upkeep of a namespace gives; where it fails for this one alone, log it and return `otherwise`.
 
-        Raises what the work raises (EngramqError, OutcomeUnknown) where the database is away or takes no writes, and
+        Raises what the work raises (EngramqError, ResultUnknown) where the database is away or takes no writes, and
         an `unless`: what fails for every namespace.
         """
         try:
@@ -321,7 +321,7 @@ class Store:
         except unless:
             raise
         except Exception as problem:  # a row that Python cannot read is this namespace's trouble alone
-            if isinstance(problem, (EngramqError, OutcomeUnknown)):
+            if isinstance(problem, (EngramqError, ResultUnknown)):
                 health = await self.health()
                 if not health.reads or health.refused == READ_ONLY:
                     raise

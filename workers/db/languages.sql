@@ -43,11 +43,11 @@ select language from changed
 -- Namespaces whose words are to be made anew.
 select namespace from rebuilding_namespaces() as namespace
 
--- name: claim_rebuild
+-- name: take_rebuild
 -- Where the words of a namespace are to be made anew from on, for this transaction alone. No row when that is over, when
 -- somebody is at it, or when another pass would come too soon. A pass that began a minute after the change is the last:
 -- no transaction lasts so long, so none is left that stores the words of before.
-update lexeme_rebuilds r set began_at = claimed.began_at
+update lexeme_rebuilds r set began_at = due.began_at
 from (
     select l.tenant, coalesce(l.began_at, now()) as began_at,
         coalesce(l.began_at, now()) >= l.changed_at + make_interval(secs => %(settled_s)s) as is_last
@@ -55,9 +55,9 @@ from (
     where l.tenant = %(tenant)s
         and (l.passes = 0 or l.began_at is not null or l.changed_at <= now() - make_interval(secs => %(settled_s)s))
     for update skip locked
-) claimed
-where r.tenant = %(tenant)s and r.tenant = claimed.tenant
-returning r.after_id, claimed.is_last
+) due
+where r.tenant = %(tenant)s and r.tenant = due.tenant
+returning r.after_id, due.is_last
 
 -- name: rebuild_lexemes
 -- Give the next so many memories the words that they should have; where the next ones begin: null at the end. Those whose

@@ -35,7 +35,7 @@ class LedgerEntry:
 
 
 async def send_begin(tx: Transaction, envelope: Envelope) -> Sent:
-    """Claim the command's id, and its idempotency key, for this transaction.
+    """Insert the command's id, and its idempotency key, for this transaction.
 
     The query has no row when either is taken. It waits for another transaction that is about to take it.
     """
@@ -45,7 +45,7 @@ async def send_begin(tx: Transaction, envelope: Envelope) -> Sent:
 async def send_end(
     tx: Transaction, envelope: Envelope, answer: str, memory_id: UUID | None, announced: Announcement | None
 ) -> None:
-    """Keep the answer of a command that this transaction has claimed, and the memory that it is about.
+    """Keep the answer of a command that this transaction has inserted, and the memory that it is about.
 
     What it announces goes to the outbox of the webhooks that want it, in the same statement.
     """

@@ -1,5 +1,5 @@
 -- name: ledger_begin
--- Claim a command id (and an idempotency key) for this transaction; no row when either is taken. Waits for another
+-- Insert a command id (and an idempotency key) for this transaction; no row when either is taken. Waits for another
 -- transaction that is about to take it.
 with noted as (
     {changed_now}

@@ -67,7 +67,7 @@ async def next_load(tx: Transaction, partition: Partition, model_id: int, *, row
 async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_ROWS) -> int:
     """Bring the rows of loads that are over into the vector index; return how many loads there were.
 
-    Does nothing while another process does. Raises EngramqError or OutcomeUnknown when the database is away.
+    Does nothing while another process does. Raises EngramqError or ResultUnknown when the database is away.
     """
     over = await store.ask("loads_over", idle_s=idle_s, most=most)
     if not over:

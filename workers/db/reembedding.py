@@ -28,7 +28,7 @@ class ReembeddingProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ReembeddingRight:
     """The right of one process to do the work, for as long as it tells how far it is. `began_at`: of the change."""
 
     model_id: int
@@ -36,12 +36,12 @@ class Claim:
     began_at: datetime
 
 
-async def is_claimed(store: Store, worker: UUID) -> bool:
+async def is_taken(store: Store, worker: UUID) -> bool:
     """Say whether another process than this one is at it. Raises EngramqError (`unavailable`)."""
-    return bool(await store.ask("reembedding_claimed", worker=worker, silent_s=SILENT_S))
+    return bool(await store.ask("reembedding_elsewhere", worker=worker, silent_s=SILENT_S))
 
 
-async def claim(store: Store, model_id: int, worker: UUID, remaining: int) -> Claim | None:
+async def take(store: Store, model_id: int, worker: UUID, remaining: int) -> ReembeddingRight | None:
     """Say that a change to this model is under way; None while another process does it.
 
     Raises EngramqError (`unavailable`).
@@ -50,12 +50,12 @@ async def claim(store: Store, model_id: int, worker: UUID, remaining: int) -> Cl
     rows = await store.ask(
         "begin_reembedding", model_id=model_id, worker=worker, remaining=remaining, silent_s=SILENT_S
     )
-    return Claim(model_id, worker, rows[0]["began_at"]) if rows else None
+    return ReembeddingRight(model_id, worker, rows[0]["began_at"]) if rows else None
 
 
 async def tell(
     store: Store,
-    claimed: Claim,
+    right: ReembeddingRight,
     remaining: int,
     *,
     per_s: float | None = None,
@@ -68,8 +68,8 @@ async def tell(
     """
     rows = await store.ask(
         "tell_reembedding",
-        model_id=claimed.model_id,
-        worker=claimed.worker,
+        model_id=right.model_id,
+        worker=right.worker,
         remaining=remaining,
         per_s=per_s,
         problem=problem,

@@ -16,9 +16,9 @@ where reembedding.worker is null or reembedding.worker = excluded.worker
     or excluded.told_at - reembedding.told_at > make_interval(secs => %(silent_s)s)
 returning began_at
 
--- name: reembedding_claimed
+-- name: reembedding_elsewhere
 -- Whether another process is at it, which has told so of late.
-select 1 as claimed from reembedding
+select 1 as taken from reembedding
 where worker <> %(worker)s and told_at >= now() - make_interval(secs => %(silent_s)s)
 
 -- name: tell_reembedding

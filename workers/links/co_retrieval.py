@@ -67,7 +67,7 @@ class CoRetrievals:
         self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping)
 
     async def note(self, memories: Sequence[Memory], use: SessionUse | None) -> None:
-        """Note what a search has found, best first. Raises EngramqError or OutcomeUnknown when it cannot be written.
+        """Note what a search has found, best first. Raises EngramqError or ResultUnknown when it cannot be written.
 
         Outside of sessions nothing is noted.
         """

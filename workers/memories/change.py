@@ -184,7 +184,7 @@ async def scrub_before(command: ForgetMemory, context: Context) -> str:
     if known is None:
         return ""
     _require_eraser(known, envelope.principal)
-    await context.mailboxes.scrub(envelope.namespace, {str(memory_id): known["content"]})
+    await context.inspection.scrub(envelope.namespace, {str(memory_id): known["content"]})
     context.erased = content = str(known["content"])
     return content
 
@@ -193,7 +193,7 @@ async def scrub_after(_reply: Reply, command: ForgetMemory, context: Context) ->
     """Take an erased memory out of Redis once more: an answer may have been on its way."""
     memory_id = parse_uuid(command.memory_id)
     if command.erase and memory_id is not None:
-        await context.mailboxes.scrub(context.envelope.namespace, {str(memory_id): context.erased})
+        await context.inspection.scrub(context.envelope.namespace, {str(memory_id): context.erased})
 
 
 @handles(ForgetMemory, before=scrub_before, after=scrub_after)

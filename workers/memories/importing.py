@@ -44,7 +44,7 @@ from engramq.workers.memories.import_rows import (
 )
 from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.originals import find_originals, follow_originals
-from engramq.workers.memories.pending import embedding
+from engramq.workers.memories.pending import request_vectors
 from engramq.workers.memories.store import finishing, on_grounds, usual_of
 from engramq.workers.memories.supersession import lock_with_replaced
 from engramq.workers.runner import Context, handles
@@ -168,7 +168,7 @@ async def embed_later(reply: Reply, _command: ImportMemories, context: Context) 
     if isinstance(reply, MemoriesImported):
         receipts = () if reply.receipts is UNSET else reply.receipts
         ids = [row.memory_id for row in receipts if row.status in _WRITTEN and row.memory_id is not UNSET]
-        context.follow_ups = embedding(context.envelope.namespace, dict.fromkeys(ids))
+        context.follow_ups = request_vectors(context.envelope.namespace, dict.fromkeys(ids))
 
 
 _REASONS: Final = 5  # of rejected rows in a reply

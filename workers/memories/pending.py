@@ -32,7 +32,7 @@ class Vectorized:
     embedding: Embedding
 
 
-def embedding(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
+def request_vectors(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
     """Return the commands that give these memories their vectors, those that are not pending excepted."""
     ids = list(memory_ids)
     return tuple(

@@ -245,10 +245,10 @@ async def _take(
         await namespaces.note(tx)
         await effect(tx, *arguments)
 
-    await context.mailboxes.scrub(namespace, erased)
+    await context.inspection.scrub(namespace, erased)
     await context.store.seen_by(EVERYTHING).write(namespace, leased)
     yield
-    await context.mailboxes.scrub(namespace, erased)
+    await context.inspection.scrub(namespace, erased)
 
 
 async def _rows(context: Context, filters: PurgeFilters, query: str, **values: Any) -> list[Row]:

@@ -232,7 +232,7 @@ async def memory_stats(command: commands.MemoryStats, context: Context) -> comma
     counted, private = await context.store.read(namespace, partial(_counts, command.partitions, is_admin=sees_all))
     counted["full_text"] = counted["full_text"] or {"language": context.settings.language}
     # Mailboxes are those of all namespaces.
-    depths = await context.mailboxes.depths() if sees_all else {}
+    depths = await context.inspection.depths() if sees_all else {}
     spec = await context.services[Vectorizer].spec_in_store()
     return commands.Stats(
         **counted,

@@ -1,7 +1,7 @@
 """Define what a worker's handlers and its queue agree on.
 
-A handler gets a Job, does its one thing, and returns an Outcome. It knows nothing of Redis, queues, retries or replies;
-the queue knows nothing of memories.
+A runner gets an Assignment, has a handler carry it out, and returns a Completion. It knows nothing of Redis, queues,
+retries or replies; the queue knows nothing of memories.
 """
 
 import math
@@ -22,7 +22,7 @@ class LeaseLost(Exception):
     """The lease has run out: stop without any effect; whoever holds it now finishes the command."""
 
 
-class OutcomeUnknown(Exception):
+class ResultUnknown(Exception):
     """The store cannot say whether an effect was committed: do not answer, carry the command out again later.
 
     The ledger makes the repetition harmless.
@@ -71,7 +71,7 @@ class SessionUse:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A command that a handler enqueues with its outcome, or a moment later if it is one to be gathered.
+    """A command that a handler enqueues with its completion, or a moment later if it is one to be gathered.
 
     Nobody waits for its reply.
     """
@@ -81,7 +81,7 @@ class FollowUp:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Completion:
     """What came of a command. `replayed`: it was carried out before, and this is the stored reply."""
 
     reply: Reply
@@ -93,7 +93,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Assignment:
     """One command to be carried out, under its lease. `patience_s`: how long its caller still waits."""
 
     envelope: Envelope
@@ -112,16 +112,16 @@ class CommandTry:
     taken_s: float
 
 
-Handler = Callable[[Job], Awaitable[Outcome]]
+Runner = Callable[[Assignment], Awaitable[Completion]]
 Observe = Callable[[CommandTry], None]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """A worker kind: the handlers of its commands and its periodic work."""
+    """A worker kind: what runs its commands, and its periodic work."""
 
     kind: WorkerKind
-    handlers: Mapping[type[Command], Handler]
+    runners: Mapping[type[Command], Runner]
     schedule: tuple["Periodic", ...] = field(default=())
     concurrency: int = 32  # commands that one process carries out at a time
     # A background task that gets the sessions that commands used, refused commands too; best effort.

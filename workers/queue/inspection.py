@@ -27,7 +27,7 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.limits import REPLY_TTL_S
 from engramq.schemas.scripts import MARK_ERASED, SCRUB_JOB, SCRUB_SESSION, UNMARK_ERASED
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import ResultUnknown
 from engramq.workers.queue.dead_letters import decode_letter, drop_letters
 from engramq.workers.queue.parts import PartSender
 
@@ -50,7 +50,7 @@ class NotRewritten(Exception):
 class Inspection:
     """Looks into the queue with a client of its own; use as `async with Inspection(...)`.
 
-    Every method raises OutcomeUnknown when Redis is away: the command whose handler asked is tried again later.
+    Every method raises ResultUnknown when Redis is away: the command whose handler asked is tried again later.
     """
 
     def __init__(self, lanes: Lanes) -> None:
@@ -263,7 +263,7 @@ class Inspection:
         try:
             yield
         except CLIENT_ERRORS as problem:
-            raise OutcomeUnknown("Redis is away") from problem
+            raise ResultUnknown("Redis is away") from problem
 
 
 def _may_see(owner: tuple[str, PrincipalId], namespace: str, principal: PrincipalId | None) -> bool:

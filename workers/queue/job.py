@@ -26,7 +26,15 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import SpanKind, about, past, trace, trace_id_of
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import CommandTry, Job, Lease, LeaseLost, OutcomeUnknown, SessionUse, WorkerSpec
+from engramq.workers.queue.contract import (
+    Assignment,
+    CommandTry,
+    Lease,
+    LeaseLost,
+    ResultUnknown,
+    SessionUse,
+    WorkerSpec,
+)
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import GatheredFollowUps, Result, Session, Settlement, session_of
@@ -48,14 +56,14 @@ ABANDONED: Final = "abandoned"  # its callers have gone
 
 
 @dataclass(frozen=True, slots=True)
-class Mailbox:
+class JobResources:
     """What the jobs of one mailbox share."""
 
     spec: WorkerSpec
     keys: Keys
     pipeline: Pipeline
     background: BackgroundTasks
-    handlers: asyncio.Semaphore  # bounds those that run at a time, in all lanes
+    permits: asyncio.Semaphore  # bounds those that run at a time, in all lanes
     follow_ups: GatheredFollowUps
 
 
@@ -70,7 +78,7 @@ class ClaimedJob:
     payload: bytes
     tries: int
     lease: Lease
-    mailbox: Mailbox
+    resources: JobResources
     redis_ahead_s: float
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
@@ -149,7 +157,7 @@ class ClaimedJob:
         log.error("Unreadable bytes set aside", extra={"letter_id": letter_id, "error": error})
         letter = DeadLetter(
             id=letter_id,
-            mailbox=self.mailbox.spec.kind,
+            mailbox=self.resources.spec.kind,
             raw=raw,
             error=error,
             message="These bytes are no job." if whole_job else _say_unreadable(raw),
@@ -174,7 +182,7 @@ class ClaimedJob:
 
     async def _carry_out(self, envelope: Envelope) -> None:
         """Run the handler of a command, keep the result, and report both. Only cancellation comes through."""
-        spec, name, now = self.mailbox.spec, type(envelope.command).__name__, clock()
+        spec, name, now = self.resources.spec, type(envelope.command).__name__, clock()
         # Old commands do not say when they came.
         came = min(now, envelope.issued_at - self.redis_ahead_s) if envelope.issued_at else now
         began, word = 0.0, RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
@@ -185,7 +193,7 @@ class ClaimedJob:
         }
         with trace(name, SpanKind.CONSUMER, envelope.traceparent, attributes, envelope.id) as subject:
             try:
-                async with self.mailbox.handlers:
+                async with self.resources.permits:
                     began = clock()
                     if subject.span is not None:
                         past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (began - came))
@@ -203,9 +211,9 @@ class ClaimedJob:
 
     async def _result_of(self, envelope: Envelope, began: float) -> tuple[Result, str]:
         """Return what came of a command, and the word for it: DONE, RETRIED, SET_ASIDE, or the code of its refusal."""
-        spec, tries = self.mailbox.spec, envelope.attempt + self.tries - 1
-        handler = spec.handlers.get(type(envelope.command))
-        if handler is None:
+        spec, tries = self.resources.spec, envelope.attempt + self.tries - 1
+        runner = spec.runners.get(type(envelope.command))
+        if runner is None:
             error, message = "UnknownCommand", "This worker has no handler for the command."
             return self._given_up(envelope, tries, error, message), SET_ASIDE
         # Whoever takes over from a worker that died learns that this is another try.
@@ -215,17 +223,17 @@ class ClaimedJob:
         patience_s = envelope.deadline - began - self.redis_ahead_s if envelope.deadline else math.inf
         try:
             with counted:
-                outcome = await handler(Job(tried, self.lease, patience_s))
-            if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
-                outcome.reply.command_id = envelope.id
-            answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)
-            return Result(envelope, answer=encode(answer), outcome=outcome), DONE
+                completion = await runner(Assignment(tried, self.lease, patience_s))
+            if isinstance(completion.reply, WriteReply) and not completion.reply.command_id:
+                completion.reply.command_id = envelope.id
+            answer = Answer(id=envelope.id, reply=completion.reply, replayed=completion.replayed)
+            return Result(envelope, answer=encode(answer), completion=completion), DONE
         except EngramqError as refusal:
             fault = refusal.fault
             if fault.code not in NOT_APPLIED or not (envelope.command.write and envelope.reply_to):
                 return _refuse(envelope, fault), fault.code
             return self._not_applied(envelope, tries, fault), fault.code
-        except (OutcomeUnknown, LeaseLost) as problem:
+        except (ResultUnknown, LeaseLost) as problem:
             return _retry(envelope, tries, type(problem).__name__), RETRIED
         except Exception as problem:  # noqa: BLE001 - whatever a handler does, the worker lives and the command ends
             error = type(problem).__name__
@@ -250,7 +258,7 @@ class ClaimedJob:
         fault = msgspec.structs.replace(fault, command_id=envelope.id)
         letter = DeadLetter(
             id=envelope.id,
-            mailbox=self.mailbox.spec.kind,
+            mailbox=self.resources.spec.kind,
             raw=self.open[envelope.id],
             error=error,
             message=message,
@@ -268,7 +276,7 @@ class ClaimedJob:
         any other one under its own name. Orderly put back, they have not used up a try.
         """
         results, letters = list(self._results), list(self._letters)
-        settlement = Settlement(self.mailbox.keys, self.mailbox.spec.kind)
+        settlement = Settlement(self.resources.keys, self.resources.spec.kind)
         settlement.add(results)
         for letter in letters:
             settlement.bury(letter)
@@ -281,16 +289,16 @@ class ClaimedJob:
         served = self._served + settlement.ended
         uses = await self._write(settlement, settlement.pack(self.job_id, self.lease.token, served if last else None))
         for follow_up in settlement.gathered:
-            self.mailbox.follow_ups.take(follow_up)
+            self.resources.follow_ups.take(follow_up)
         self._served = served
         del self._results[: len(results)], self._letters[: len(letters)]
         for result in results:
             envelope = result.envelope
             self.open.pop(envelope.id, None)
-            if result.outcome is not None and result.outcome.after_reply is not None:
+            if result.completion is not None and result.completion.after_reply is not None:
                 with about(envelope.traceparent, envelope.id):
                     use = uses.get(session_of(envelope))
-                    self.mailbox.background.start(partial(result.outcome.after_reply, use), envelope.id)
+                    self.resources.background.start(partial(result.completion.after_reply, use), envelope.id)
 
     async def _write(self, settlement: Settlement, packed: bytes) -> dict[Session, SessionUse]:
         """Write the settlement, `packed`, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
@@ -300,7 +308,7 @@ class ClaimedJob:
         is_uncertain = False
         while True:
             try:
-                written = await self.mailbox.pipeline.call(packed)
+                written = await self.resources.pipeline.call(packed)
             except ConnectionLost:
                 self.lease.require()
                 is_uncertain = True
@@ -311,9 +319,9 @@ class ClaimedJob:
                 raise LeaseLost
             if not isinstance(written, list):
                 return {}
-            uses, sessions_used = settlement.uses(written), self.mailbox.spec.sessions_used
+            uses, sessions_used = settlement.uses(written), self.resources.spec.sessions_used
             if sessions_used is not None:
-                self.mailbox.background.start(partial(sessions_used, tuple(uses.values())), self.job_id)
+                self.resources.background.start(partial(sessions_used, tuple(uses.values())), self.job_id)
             return uses
 
 

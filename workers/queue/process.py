@@ -65,9 +65,9 @@ class _Lanes:
             Pipeline(lanes.server, (KEEP_SCHEDULE, ENQUEUE_READS, REGISTER), key=keys.prefix) for keys in lanes.all
         ]
         slot = PoisonSlot()
-        handlers = {spec.kind: asyncio.Semaphore(spec.concurrency) for spec in specs}
+        permits = {spec.kind: asyncio.Semaphore(spec.concurrency) for spec in specs}
         self.workers = [
-            MailboxWorker(spec, lanes.server, keys, grace_s=grace_s, slot=slot, handlers=handlers[spec.kind])
+            MailboxWorker(spec, lanes.server, keys, grace_s=grace_s, slot=slot, permits=permits[spec.kind])
             for keys in lanes.all
             for spec in specs
         ]

@@ -24,7 +24,7 @@ from engramq.schemas.limits import BULK, FOLLOW_UP_BOUND, REPLY_TTL_S, commands_
 from engramq.schemas.scripts import ENQUEUE_READS, SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import FollowUp, Outcome, SessionState, SessionUse
+from engramq.workers.queue.contract import Completion, FollowUp, SessionState, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 
@@ -44,11 +44,11 @@ Session = tuple[str, PrincipalId, str]  # namespace, principal, session
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one try of a command: an encoded answer (with its outcome or dead letter), or another try."""
+    """What came of one try of a command: an encoded answer (with its completion or dead letter), or another try."""
 
     envelope: Envelope
     answer: bytes | None = None
-    outcome: Outcome | None = None
+    completion: Completion | None = None
     letter: DeadLetter | None = None
     retry: Envelope | None = None
     delay_s: float = 0.0  # before the retry
@@ -81,8 +81,8 @@ class Settlement:
                 self._actions.append(("job", *self._retry_of(result)))
             if result.letter is not None:
                 self.bury(result.letter)
-            if result.outcome is not None:
-                for follow_up in result.outcome.follow_ups:
+            if result.completion is not None:
+                for follow_up in result.completion.follow_ups:
                     if follow_up.command.gathered:
                         self.gathered.append(follow_up)
                         continue
@@ -183,8 +183,8 @@ class Settlement:
         """Use the sessions of commands and write what they will remember, all of one session together."""
         states_of: dict[Session, list[SessionState]] = {}
         for result in results:
-            outcome = result.outcome
-            state = None if outcome is None or outcome.replayed else outcome.session_state
+            completion = result.completion
+            state = None if completion is None or completion.replayed else completion.session_state
             named = result.envelope.session != ""  # one without a name is used, but has no breadcrumbs
             if result.envelope.in_session or (state is not None and named):
                 left = (state,) if state is not None and named else ()

@@ -26,7 +26,7 @@ from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import LEASE_S, Lease, WorkerSpec
-from engramq.workers.queue.job import GONE, LOST, ClaimedJob, Mailbox
+from engramq.workers.queue.job import GONE, LOST, ClaimedJob, JobResources
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import GatheredFollowUps
 
@@ -81,9 +81,9 @@ class MailboxWorker:
         *,
         grace_s: float,
         slot: PoisonSlot,
-        handlers: asyncio.Semaphore | None = None,
+        permits: asyncio.Semaphore | None = None,
     ) -> None:
-        """`keys` are those of a lane at `redis`; `handlers` bounds those of the kind that run, in all lanes."""
+        """`keys` are those of a lane at `redis`; `permits` bound the commands of the kind that run, in all lanes."""
         self._mailbox_key, self._wakeups_key = keys.of[spec.kind].mailbox, keys.of[spec.kind].wakeups
         self._depth_key = keys.of[spec.kind].depth
         of = keys.of[spec.kind]
@@ -101,8 +101,8 @@ class MailboxWorker:
         self._pipeline = Pipeline(redis, (RENEW, RELEASE, WAKE, SETTLE, ENQUEUE_READS), key=keys.prefix)
         self._background = BackgroundTasks()
         self._follow_ups = GatheredFollowUps(keys, self._pipeline, spec.activity)
-        handlers = handlers or asyncio.Semaphore(spec.concurrency)
-        self._mailbox = Mailbox(spec, keys, self._pipeline, self._background, handlers, self._follow_ups)
+        permits = permits or asyncio.Semaphore(spec.concurrency)
+        self._resources = JobResources(spec, keys, self._pipeline, self._background, permits, self._follow_ups)
         # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
         self.running: dict[asyncio.Task[None], ClaimedJob] = {}
         self._tokens = map(f"{worker_id}:{{}}".format, itertools.count())
@@ -206,7 +206,7 @@ class MailboxWorker:
                 await self._release_unsure()
                 return []
             jobs = [
-                ClaimedJob(job_id.decode(), payload, tries, Lease(token, sent_at), self._mailbox, redis_ahead_s)
+                ClaimedJob(job_id.decode(), payload, tries, Lease(token, sent_at), self._resources, redis_ahead_s)
                 for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True)
             ]
             if jobs and clock() - sent_at > STALE_CLAIM_S:

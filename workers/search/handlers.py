@@ -56,7 +56,7 @@ class Usage:
         self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping)
 
     async def note(self, namespace: str, ids: Sequence[UUID]) -> None:
-        """Count that these memories were found. Raises EngramqError or OutcomeUnknown when they cannot be counted."""
+        """Count that these memories were found. Raises EngramqError or ResultUnknown when they cannot be counted."""
         if self._noted + len(ids) > NOTES_MAX:
             return
         self._noted += len(ids)
@@ -84,7 +84,7 @@ LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them
 NO_SURE_ANSWER: Final = "No sure answer here. {} hidden, best {:.2f}; min_relevance 0 shows them."
 
 
-class SearchOutcome(NamedTuple):
+class SearchFindings(NamedTuple):
     """What a search found. `refresh` is to be awaited after the reply, None when nothing is due."""
 
     result: SearchResult
@@ -95,7 +95,7 @@ class SearchOutcome(NamedTuple):
 
 async def search(
     command: SearchMemories, context: Context, wishes: Wishes | None = None, lift: Lift | None = None
-) -> SearchOutcome:
+) -> SearchFindings:
     """Run a search; while the model runs, the copy of a small namespace is proven current."""
     namespace, viewer, copies = context.envelope.namespace, context.store.viewer, context.services[Copies]
     filters = filters_of(command, context.envelope.project_named(command.project))
@@ -140,7 +140,7 @@ async def search(
 
     due = copy is None or foreign.is_due((namespace, viewer)) or uncalibrated
     degraded = True if embedding is None else UNSET
-    return SearchOutcome(result, notice, degraded, refresh if due else None)
+    return SearchFindings(result, notice, degraded, refresh if due else None)
 
 
 async def hint_elsewhere(command: SearchMemories, context: Context) -> str | UnsetType:
@@ -223,7 +223,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
 
 
 def _hint(result: SearchResult) -> str | UnsetType:
-    """Say what was found and is not shown where nothing is, and claim no more than that."""
+    """Say what was found and is not shown where nothing is, and say no more than that."""
     if not result.left_out:
         return UNSET
     hits = "1 weaker hit" if result.left_out == 1 else f"{result.left_out} weaker hits"

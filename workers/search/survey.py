@@ -25,7 +25,7 @@ from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.counts import Named, count_named
-from engramq.workers.search.handlers import SearchOutcome, hint_elsewhere, search
+from engramq.workers.search.handlers import SearchFindings, hint_elsewhere, search
 from engramq.workers.search.ranking import Candidates, Column, or_nothing
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import filters_of
@@ -75,7 +75,7 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
 
 
 def _survey(
-    command: SurveyMemories, found: SearchOutcome, named: Named | None, zone: tzinfo, *, is_silent: bool
+    command: SurveyMemories, found: SearchFindings, named: Named | None, zone: tzinfo, *, is_silent: bool
 ) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""

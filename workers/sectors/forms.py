@@ -105,7 +105,7 @@ ABOUT_ANSWERS: Final = (
     r"antwort\w*|kurze?n?|deutsch|englisch\w*|emojis|tabellen|stichpunkten|duze|sätzen|réponses?|répond\w*|français|phrases?|"
     r"tutoie-moi|vouvoie-moi|appelle-moi|respuestas?|respond\w*|español|frases|tutéame|trátame|llámame"
 )
-SCOPED: Final = "wenn|falls|quand|lorsque|cuando"
+CONJUNCTIONS: Final = "wenn|falls|quand|lorsque|cuando"
 
 
 def says_wish(content: str) -> bool:

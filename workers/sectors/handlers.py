@@ -26,7 +26,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import unpack
 from engramq.workers.embedders.minilm import interchangeable
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import Lease, OutcomeUnknown
+from engramq.workers.queue.contract import Lease, ResultUnknown
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.model import SectorModel, UnusableWeights
 from engramq.workers.sectors.wishes import WishModel
@@ -109,10 +109,10 @@ class _Together:
     succeeded: bool = False
 
     async def over(self) -> None:
-        """Wait for the end; raises OutcomeUnknown when the command that did the work has failed."""
+        """Wait for the end; raises ResultUnknown when the command that did the work has failed."""
         await self.ended.wait()
         if not self.succeeded:
-            raise OutcomeUnknown("the memories were to be classified together with others, which failed")
+            raise ResultUnknown("the memories were to be classified together with others, which failed")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -51,9 +51,9 @@ def assemble(vectors: Vectors | None, rows: Cues, standard: Standard, scale: flo
     return np.concatenate(parts, axis=1).astype(np.float64)
 
 
-OUTCOMES: Final[tuple[Sector | None, ...]] = (*Sector, None)  # None: the text fits no sector
+CLASSES: Final[tuple[Sector | None, ...]] = (*Sector, None)  # None: the text fits no sector
 SECTORS: Final = len(Sector)
-NOTHING: Final = OUTCOMES.index(None)
+NOTHING: Final = CLASSES.index(None)
 
 Matrix: TypeAlias = NDArray[np.float64]
 Shares: TypeAlias = NDArray[np.float64]
@@ -66,37 +66,37 @@ class Register(StrEnum):
     TALK = "talk"
 
 
-_COLUMNS: Final = (SECTORS, len(OUTCOMES), len(Register))
+_COLUMNS: Final = (SECTORS, len(CLASSES), len(Register))
 _LEAST: Final = 1e-12
 
 
 class HeadOutput(msgspec.Struct, frozen=True):
-    """What heads say of n texts: chances of OUTCOMES [n, 6], and how far each is talk [n], 0 to 1."""
+    """What heads say of n texts: chances of CLASSES [n, 6], and how far each is talk [n], 0 to 1."""
 
     chances: Matrix
     talk: Shares
 
     @property
     def best(self) -> NDArray[np.intp]:
-        """The place of each likeliest outcome in OUTCOMES, [n]."""
+        """The place of each likeliest class in CLASSES, [n]."""
         return np.asarray(self.chances.argmax(axis=1))
 
     def evidence(self) -> Matrix:
-        """Return what confidence is told from, [n, 3]: the log odds of the likeliest outcome, times talk, and talk."""
+        """Return what confidence is told from, [n, 3]: the log odds of the likeliest class, times talk, and talk."""
         chance = np.clip(self.chances.max(axis=1), _LEAST, 1 - _LEAST)
         odds = np.log(chance / (1 - chance))
         return np.stack([odds, odds * self.talk, self.talk], axis=1)
 
 
 class Heads(msgspec.Struct, frozen=True):
-    """Weights [features + 1, 13], the intercepts last: columns of sectors for written texts, of outcomes for talk, and
-    of registers. `curve` [4]: by the evidence and 1, the log odds that the likeliest outcome is right."""
+    """Weights [features + 1, 13], the intercepts last: columns of sectors for written texts, of classes for talk, and
+    of registers. `curve` [4]: by the evidence and 1, the log odds that the likeliest class is right."""
 
     weights: Matrix
     curve: Shares
 
     def tell(self, features: Matrix) -> HeadOutput:
-        """Return the chances of every outcome for texts with these features [n, features]."""
+        """Return the chances of every class for texts with these features [n, features]."""
         logits = with_intercept(features) @ self.weights
         written, talk, register = np.split(logits, np.cumsum(_COLUMNS)[:-1], axis=1)
         share = softmax(register)[:, 1]
@@ -104,7 +104,7 @@ class Heads(msgspec.Struct, frozen=True):
         return HeadOutput(share[:, None] * softmax(talk) + (1 - share)[:, None] * by_written, share)
 
     def confidence(self, told: HeadOutput) -> Shares:
-        """Return the calibrated chance, 0 to 1, that each likeliest outcome is right, [n]."""
+        """Return the calibrated chance, 0 to 1, that each likeliest class is right, [n]."""
         odds = with_intercept(told.evidence()) @ self.curve
         return np.asarray(1 / (1 + np.exp(-odds)))
 
@@ -231,7 +231,7 @@ class SectorModel:
             return []
         told = heads.tell(assemble(vectors, cue_rows(contents), self._standard, self._scale))
         return [
-            SectorGuess(OUTCOMES[place], confidence) if any(map(str.isalpha, content)) else _NOTHING_SAID
+            SectorGuess(CLASSES[place], confidence) if any(map(str.isalpha, content)) else _NOTHING_SAID
             for content, place, confidence in zip(
                 contents, told.best.tolist(), heads.confidence(told).tolist(), strict=True
             )

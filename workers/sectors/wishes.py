@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors.cues import BASE_VERBS, Cues
-from engramq.workers.sectors.forms import ABOUT_ANSWERS, SCOPED, only_asks, says_wish
+from engramq.workers.sectors.forms import ABOUT_ANSWERS, CONJUNCTIONS, only_asks, says_wish
 from engramq.workers.sectors.model import Matrix, Standard, UnusableWeights, read_weights, with_intercept
 
 WEIGHTS: Final = Path(__file__).parent / "wishes.npz"
@@ -141,16 +141,16 @@ def wish_cues(content: str) -> Cues:
 
 
 _GENERAL: Final = re.compile(rf"\b(?:{_ABOUT_ANSWERS}|{ABOUT_ANSWERS}|call me|address me|nenn mich)\b")
-_SCOPED: Final = re.compile(
+_CONDITIONAL: Final = re.compile(
     rf"\b(?:when|whenever|if|while|for|can you|could you|how|what|commits?|code|tests?|e?mails?|letters?|reports?|"
-    rf"recipes?|advice|docs|files?|repos?|repositor(?:y|ies)|{SCOPED})\b|\b(?:tabs|spaces|indent\w*)\b.* in \w"
+    rf"recipes?|advice|docs|files?|repos?|repositor(?:y|ies)|{CONJUNCTIONS})\b|\b(?:tabs|spaces|indent\w*)\b.* in \w"
 )
 
 
 def is_general(content: str) -> bool:
     """Say whether a wish is about how to answer, in whatever matter: such a one bears on every question."""
     text = content[:_CHARACTERS].lower()
-    return _GENERAL.search(text) is not None and _SCOPED.search(text) is None
+    return _GENERAL.search(text) is not None and _CONDITIONAL.search(text) is None
 
 
 def wish_cue_rows(contents: Sequence[str]) -> Cues:

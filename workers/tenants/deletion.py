@@ -61,7 +61,7 @@ class TenantDeletion:
     """One deletion under way."""
 
     store: Store
-    mailboxes: Inspection
+    inspection: Inspection
     envelope: Envelope
     lease: Lease
 
@@ -69,7 +69,7 @@ class TenantDeletion:
         """Delete all that is there now, yielding after each transaction how many rows it took."""
         namespace = self.envelope.namespace
         until = await self.store.write(namespace, self._begin)
-        await self.mailboxes.scrub_namespace(namespace)
+        await self.inspection.scrub_namespace(namespace)
         for removal in BEFORE:
             async for rows in self._remove(removal, until):
                 yield rows
@@ -78,7 +78,7 @@ class TenantDeletion:
         for removal in AFTER:
             async for rows in self._remove(removal, until):
                 yield rows
-        await self.mailboxes.scrub_namespace(namespace)
+        await self.inspection.scrub_namespace(namespace)
 
     async def _begin(self, tx: Transaction) -> datetime:
         """Return when the first try began: what was written later is no affair of another one either."""
@@ -116,9 +116,9 @@ class TenantDeletion:
             row = await tx.only_row("delete_nodes", ids=ids)
             return await self._note(tx, "memories", row["rows"])
 
-        await self.mailboxes.scrub(namespace, contents)
+        await self.inspection.scrub(namespace, contents)
         await self.store.write(namespace, effect)
-        await self.mailboxes.scrub(namespace, contents)
+        await self.inspection.scrub(namespace, contents)
         return len(found)
 
     async def _note(self, tx: Transaction, counted: str | None, rows: int) -> int:

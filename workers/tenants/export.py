@@ -188,7 +188,7 @@ async def export_tenant(command: ExportTenant, context: Context) -> TenantExport
     async def send(tx: Transaction) -> TenantExported:
         async with seeing_all_as_admin(tx, principal, ABOUT):
             await context.store.write(envelope.namespace, note)
-            async with context.mailboxes.sending(command.channel) as sender:
+            async with context.inspection.sending(command.channel) as sender:
                 return await _send_parts(tx, sender.send)
 
     with context.services[Exporting].entered():

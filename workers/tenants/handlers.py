@@ -80,7 +80,7 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
 async def delete_some(_command: DeleteTenant, context: Context) -> AsyncIterator[None]:
     """Delete, step by step, what the namespace holds."""
     require_admin(context.envelope.principal, ABOUT)
-    deletion = TenantDeletion(context.store.seen_by(EVERYTHING), context.mailboxes, context.envelope, context.lease)
+    deletion = TenantDeletion(context.store.seen_by(EVERYTHING), context.inspection, context.envelope, context.lease)
     async for _ in deletion.run():
         yield
 

@@ -107,7 +107,7 @@ async def restore(
     """Write an export that `check` has found to be whole, in the name of `actor`.
 
     Raises NamespaceOccupied; ExportRefused when the lines are other ones by now or the database refuses one;
-    EngramqError with `unavailable`. Nothing was written then. Raises OutcomeUnknown when that cannot be said.
+    EngramqError with `unavailable`. Nothing was written then. Raises ResultUnknown when that cannot be said.
     """
 
     async def write(tx: Transaction) -> Restored:

@@ -9,7 +9,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.background import Debounce
-from engramq.workers.queue.contract import OutcomeUnknown, SessionUse
+from engramq.workers.queue.contract import ResultUnknown, SessionUse
 
 DEBOUNCE_S: Final = 1.0  # the uses of this long become one statement for each namespace
 WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best effort
@@ -36,7 +36,7 @@ class SessionClock:
         self._debounce = Debounce(self._write, debounce_s, stopping)
 
     async def tell(self, uses: Sequence[SessionUse]) -> None:
-        """Note that sessions were in use. Raises EngramqError or OutcomeUnknown when it cannot be written."""
+        """Note that sessions were in use. Raises EngramqError or ResultUnknown when it cannot be written."""
         for use in uses:
             key = (use.namespace, use.session)
             if not use.intervals or (key not in self._waiting and len(self._waiting) >= WAITING_MAX):
@@ -60,7 +60,7 @@ class SessionClock:
         for namespace, intervals in by_namespace.items():
             try:
                 await self._store.write(namespace, partial(tick, intervals=intervals))
-            except (EngramqError, OutcomeUnknown) as failure:  # which may be of one namespace alone
+            except (EngramqError, ResultUnknown) as failure:  # which may be of one namespace alone
                 problem = failure
         if problem is not None:
             raise problem

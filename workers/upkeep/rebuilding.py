@@ -55,7 +55,7 @@ class Rebuilding:
     async def _rebuild_some(self, tx: Transaction) -> bool:
         """Make the words of some memories anew; return whether the pass goes on."""
         await tx.send("commit_without_waiting")
-        place = await tx.row("claim_rebuild", settled_s=self.settled_s)
+        place = await tx.row("take_rebuild", settled_s=self.settled_s)
         if place is None:
             return False
         found = await tx.only_row("rebuild_lexemes", after_id=place["after_id"], limit=AT_ONCE)

@@ -16,13 +16,13 @@ from uuid import UUID, uuid4
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
-from engramq.workers.db.reembedding import Claim
+from engramq.workers.db.reembedding import ReembeddingRight
 from engramq.workers.db.transaction import AT_LENGTH, Connection, Row, Transaction, ask, execute, settings_to_take
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.pending import Vectorized, embed_rows
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import ResultUnknown
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _BEYOND: Final = UUID(int=2**128 - 1)
 class _Change:
     """A change to a model that is under way, as one run sees it."""
 
-    claim: Claim
+    right: ReembeddingRight
     remaining: int
     done: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -52,7 +52,7 @@ class _Change:
     @property
     def model_id(self) -> int:
         """The model that all vectors become."""
-        return self.claim.model_id
+        return self.right.model_id
 
     @property
     def per_s(self) -> float | None:
@@ -105,16 +105,16 @@ class Reembedding:
         model_id = await self.vectorizer.running_model_id()
         if not await self._is_chosen(model_id):
             return False
-        if await reembedding.is_claimed(self.store, self._worker):
+        if await reembedding.is_taken(self.store, self._worker):
             return True  # by another process; this one looks again soon, in case that one dies
         remaining = sum(count for one, count in vectors.items() if one != model_id)
         if not remaining:
             await self._finish()
             return False
-        claim = await reembedding.claim(self.store, model_id, self._worker, remaining)
-        if claim is None:
+        right = await reembedding.take(self.store, model_id, self._worker, remaining)
+        if right is None:
             return False
-        change = _Change(claim, remaining)
+        change = _Change(right, remaining)
         await self._work(change)
         return change.done > 0
 
@@ -202,17 +202,17 @@ class Reembedding:
             change.done, change.remaining = change.done + written, max(0, change.remaining - written)
 
     async def _keep_telling(self, change: _Change) -> None:
-        """Keep the claim and say how far it is, until cancelled; a slow model may take long for one batch."""
+        """Keep the right and say how far it is, until cancelled; a slow model may take long for one batch."""
         while True:
             await asyncio.sleep(TELL_EVERY_S)
             try:
                 await self._tell(change)
-            except (EngramqError, OutcomeUnknown):
+            except (EngramqError, ResultUnknown):
                 log.warning("Not told how far it is: the database is away")
 
     async def _tell(self, change: _Change, problem: str | None = None, *, ended: bool = False) -> None:
         known = await reembedding.tell(
-            self.store, change.claim, change.remaining, per_s=change.per_s, problem=problem, ended=ended
+            self.store, change.right, change.remaining, per_s=change.per_s, problem=problem, ended=ended
         )
         change.taken_over = not known
 
@@ -226,6 +226,6 @@ async def _write(tx: Transaction, change: _Change, vectors: Sequence[Vectorized]
         contents=[vector.content for vector in vectors],
         embeddings=[vector.embedding.text for vector in vectors],
         model_id=change.model_id,
-        began_at=change.claim.began_at,
+        began_at=change.right.began_at,
     )
     return len(rows)

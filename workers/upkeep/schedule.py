@@ -27,8 +27,8 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import PUBLIC
 from engramq.workers.links import co_retrieval, writer
 from engramq.workers.memories import change
-from engramq.workers.memories.pending import embedding, pending_after, pending_contents
-from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
+from engramq.workers.memories.pending import pending_after, pending_contents, request_vectors
+from engramq.workers.queue.contract import FollowUp, Periodic, ResultUnknown
 from engramq.workers.upkeep.unfinished import BackOff, Unfinished
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def periodic(name: str, every_s: float, work: Callable[[], Awaitable[Any]]) -> P
     async def run() -> Any:
         try:
             return await work()
-        except (EngramqError, OutcomeUnknown) as problem:
+        except (EngramqError, ResultUnknown) as problem:
             code = problem.fault.code if isinstance(problem, EngramqError) else type(problem).__name__
             log.warning("Periodic work waits for its next turn", extra={"schedule": name, "code": code})
             return None
@@ -156,7 +156,7 @@ class Upkeep:
         progress.back_off.note(now, stuck=stuck)
         if not ids:
             del self._progress[namespace]
-        return embedding(namespace, map(str, ids))
+        return request_vectors(namespace, map(str, ids))
 
     async def _pending(self, namespace: str, after: UUID, limit: int) -> list[UUID]:
         return await self.store.read(

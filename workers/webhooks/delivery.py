@@ -20,7 +20,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import ResultUnknown
 from engramq.workers.webhooks.sending import Message, Sender, signing_key
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Delivery:
                 problem = await sender.tell(_message(row, namespace))
                 try:
                     await self._note(namespace, row, problem)
-                except (EngramqError, OutcomeUnknown):
+                except (EngramqError, ResultUnknown):
                     log.warning("A message of a webhook may be sent again", extra={"message_id": str(row["id"])})
                     return
                 if problem is not None:
@@ -102,7 +102,7 @@ class Delivery:
         """Note that a webhook has its turn; False where that cannot be noted, nor could what it takes."""
         try:
             await self.store.write(namespace, lambda tx: tx.send("webhook_has_turn", webhook_id=webhook_id))
-        except (EngramqError, OutcomeUnknown):
+        except (EngramqError, ResultUnknown):
             log.warning("A webhook is not told: the database is away", extra={"webhook": str(webhook_id)})
             return False
         return True

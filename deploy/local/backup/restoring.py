@@ -96,13 +96,13 @@ def restore(
         try:
             there = home.path.exists()
             if there:
-                _claim(home, held, force=force)
+                _lock_unused(home, held, force=force)
             reader = ArchiveReader(source)
             contents, settings = _verify_contents(reader, source, report)
             _require_space(home, contents, "Make room, or set ENGRAMQ_HOME to a folder on another disk.")
             if not there:
                 home.path.mkdir(mode=PRIVATE, parents=True)
-                _claim(home, held, force=force)
+                _lock_unused(home, held, force=force)
             _unpack(reader, home, contents, report)
             code = _judge_code(home, trust_code=trust_code)
             moved_to = _put_in_place(home)
@@ -223,7 +223,7 @@ def _refuse_unfit(header: Header) -> None:
         )
 
 
-def _claim(home: Home, held: contextlib.ExitStack, *, force: bool) -> None:
+def _lock_unused(home: Home, held: contextlib.ExitStack, *, force: bool) -> None:
     """Keep every stack away from the home while `held` is; refuse one that runs or holds something."""
     home.refuse_others()
     held.callback(os.close, lock_home(home, "engramq restore"))

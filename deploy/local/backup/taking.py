@@ -24,9 +24,9 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.local.embedded.servers import running_postgres
 from engramq.deploy.local.home import DeployError, Home, exists
-from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.new_file import Unwritable, new_file
 from engramq.deploy.local.ownership import lock_home
+from engramq.deploy.local.stack_hold import hold_stack
 from engramq.workers.admin import Cluster, saving
 
 DATA: Final = "postgres/data"
@@ -122,8 +122,8 @@ def _serving(home: Home, environment: Mapping[str, str]) -> Iterator[None]:
         while True:
             try:
                 left_s = deadline - time.monotonic()
-                lease = take_lease(home, "backup", dict(environment), left_s, starts=False)
-                held.enter_context(contextlib.closing(lease))
+                hold = hold_stack(home, "backup", dict(environment), left_s, starts=False)
+                held.enter_context(contextlib.closing(hold))
                 break
             except DeployError as error:
                 if error.code != "not_running":

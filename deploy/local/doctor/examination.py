@@ -30,9 +30,9 @@ from engramq.deploy.local.doctor.machine import (
 )
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, refuse_foreign
-from engramq.deploy.local.lease import ask_status, connect
 from engramq.deploy.local.ownership import dead_ups, lock_home, read_ownership, remove_leftover
 from engramq.deploy.local.settings import with_embedder
+from engramq.deploy.local.stack_hold import ask_status, connect
 from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.schemas.checks import Check, CheckName, at_home, failed, merged, passed
 from engramq.schemas.setting_values import can_be_used

@@ -135,7 +135,7 @@ def ownership_notes(owned: Ownership) -> list[str]:
     if owned.holder is not None:
         pid = owned.holder.process.pid
         notes.append(f"{owned.holder.role} (pid {pid}) has the home, and does not answer: engramq down ends a stack.")
-    ups = (f"{claim.role} (pid {claim.process.pid})" for claim in owned.ups.values())
+    ups = (f"{owner.role} (pid {owner.process.pid})" for owner in owned.ups.values())
     notes += [f"{up} tries to start the stack again; its output says why it does not run." for up in ups]
     if owned.copied_from:
         notes.append(f"The state file was copied with the home {owned.copied_from}, whose processes are left alone.")

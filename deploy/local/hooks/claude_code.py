@@ -231,19 +231,19 @@ def _within(text: str, mark: str) -> str:
 
 def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a person has answered to a question or said with a refusal; what a tool writes is none of it."""
-    outcome = line.get("toolUseResult")
-    if isinstance(outcome, dict):
-        if tool in (_ASKS, "") and isinstance(outcome.get("questions"), list):
-            yield from _answers(outcome)
+    tool_result = line.get("toolUseResult")
+    if isinstance(tool_result, dict):
+        if tool in (_ASKS, "") and isinstance(tool_result.get("questions"), list):
+            yield from _answers(tool_result)
         return
     said = re.match(_WORDS, text_in(result.get("content"))) if result.get("is_error") is True else None
     if said and (not tool.startswith(_OF_SERVERS) or said[0].startswith(_REFUSED)):
         yield said[1]
 
 
-def _answers(outcome: Mapping[str, Any]) -> Iterator[str]:
+def _answers(tool_result: Mapping[str, Any]) -> Iterator[str]:
     """Yield each question that has an answer, with it and what was noted beside."""
-    answers, notes = outcome.get("answers"), outcome.get("annotations")
+    answers, notes = tool_result.get("answers"), tool_result.get("annotations")
     for question, answer in answers.items() if isinstance(answers, dict) else ():
         beside = notes.get(question) if isinstance(notes, dict) else None
         several = answer if isinstance(answer, list) else [answer]

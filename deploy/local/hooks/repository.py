@@ -80,7 +80,7 @@ def _is_within(folder: str, top: str) -> bool:
 def _top(here: str) -> tuple[str, str | None]:
     """Return the folder where the repository or worktree around a folder begins, and its git folder; None if none.
 
-    The user's own folder is no repository: settings that are kept in git there claim nothing below it.
+    The user's own folder is no repository: settings that are kept in git there say nothing of what is below it.
     """
     place, own = here, _own_folder()
     while (git := None if place == own else _git_folder(place)) is None and os.path.dirname(place) != place:

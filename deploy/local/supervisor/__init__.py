@@ -1,1 +1,1 @@
-"""Own a home's servers, gateways and workers in one detached process, for as long as a lease wants them."""
+"""Own a home's servers, gateways and workers in one detached process, for as long as somebody holds the stack."""

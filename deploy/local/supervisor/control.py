@@ -1,7 +1,7 @@
-"""Serve the supervisor's socket: a JSON object per line, either way. An open connection with a lease is that lease.
+"""Serve the supervisor's socket: a JSON object per line, either way. An open connection with a hold is that hold.
 
 Requests: {"op": "lease", "kind", "pid", "settings", "http"}, then {"op": "release"} on the same connection;
-{"op": "status", "brief"}; {"op": "stop"}. Answers have "ok". Holders of leases also receive {"event": "stopping"}.
+{"op": "status", "brief"}; {"op": "stop"}. Answers have "ok". Holders of the stack also receive {"event": "stopping"}.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Control:
         finally:
             self._connections.discard(task)
             self._holders.discard(writer)
-            await self._supervisor.drop_lease(writer, linger=True)
+            await self._supervisor.drop_hold(writer, linger=True)
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,10 +123,10 @@ class Control:
             )
         match request.get("op"):
             case "lease":
-                return await self._lease(request, reader, writer)
+                return await self._hold(request, reader, writer)
             case "release":
                 self._holders.discard(writer)
-                last = await supervisor.drop_lease(writer, linger=False)
+                last = await supervisor.drop_hold(writer, linger=False)
                 return {"ok": True, "stopping": last}
             case "status" if request.get("brief"):
                 return {"ok": True, "stopping": supervisor.stopping.is_set()}
@@ -139,19 +139,19 @@ class Control:
             case other:
                 raise DeployError("bad_request", f"There is no operation {other!r}.")
 
-    async def _lease(
+    async def _hold(
         self, request: dict[str, object], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> dict[str, object]:
         supervisor, stack = self._supervisor, self._supervisor.stack
         kind, pid = str(request.get("kind")), request.get("pid")
         if kind not in stack.needs:
-            raise DeployError("bad_request", f"There is no lease of kind {kind!r}.")
+            raise DeployError("bad_request", f"There is no hold of kind {kind!r}.")
         if supervisor.stopping.is_set():
             raise DeployError("stopping", "The stack is being stopped.")
         asked = _strings(request.get("settings"))
         differing = _unusual(settings.differing_from_stack(stack.settings, asked), stack.settings, asked)
         _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind in _COMMANDS else settings.DECISIVE)
-        supervisor.add_lease(writer, kind, pid if isinstance(pid, int) else 0)
+        supervisor.add_hold(writer, kind, pid if isinstance(pid, int) else 0)
         http = stack.http if kind in SERVING else None
         try:
             if http is not None:
@@ -163,7 +163,7 @@ class Control:
             if http is not None:
                 await supervisor.open_http()
         except DeployError:
-            await supervisor.drop_lease(writer, linger=True)
+            await supervisor.drop_hold(writer, linger=True)
             raise
         self._holders.add(writer)
         return {"ok": True, **stack.addresses, **({} if http is None else {"http": http.url}), "differing": differing}

@@ -29,7 +29,7 @@ REDIS = "redis"
 MIGRATE = "migrate"
 WORKER = "worker"
 GATEWAY = "gateway"
-# The kinds of leases with which HTTP is served: an `engramq up`, and one that stays without a terminal.
+# The kinds of holds with which HTTP is served: an `engramq up`, and one that stays without a terminal.
 UP, DETACHED = SERVING = ("up", "detached")
 
 PROBE_BOUND_S = 2.0
@@ -80,7 +80,7 @@ _SEE = "See gateway.log in the home's folder logs."
 
 
 class HttpDoor:
-    """HTTP at the home's gateway, with the settings of the lease of SERVING that came first. Every method blocks."""
+    """HTTP at the home's gateway, with the settings of the hold of SERVING that came first. Every method blocks."""
 
     def __init__(self, gateway_socket: Path) -> None:
         self.url = ""
@@ -151,8 +151,8 @@ class HttpDoor:
 class Stack:
     """All of it. Services start in their order (as far as `after` lets them) and stop in the reverse.
 
-    `needs` names what a lease of each kind waits for. `addresses` is what its holder is told. `http` is open only while
-    a lease of SERVING is held. `settings` are the ENGRAMQ_* variables that all of this was started with.
+    `needs` names what a hold of each kind waits for. `addresses` is what its holder is told. `http` is open only while
+    a hold of SERVING is held. `settings` are the ENGRAMQ_* variables that all of this was started with.
     """
 
     services: tuple[SupervisedService, ...]

@@ -14,7 +14,6 @@ from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.embedded.servers import SERVER_SIGNALS
 from engramq.deploy.local.home import DeployError, Home, exists, replace_whole
-from engramq.deploy.local.lease import connect, raise_refusal, request
 from engramq.deploy.local.ownership import (
     SUPERVISOR,
     dead_ups,
@@ -25,6 +24,7 @@ from engramq.deploy.local.ownership import (
     state_text,
     who_holds,
 )
+from engramq.deploy.local.stack_hold import connect, raise_refusal, request
 
 logger = logging.getLogger(__name__)
 
@@ -165,11 +165,11 @@ def _ask_to_stop(home: Home, stop_bound_s: float, answer_bound_s: float) -> bool
 def _end_ups(home: Home, bound_s: float) -> bool:
     """End the `engramq up` that wait to start the stack again; return whether there were any.
 
-    Those that had a lease know that the stack was stopped, and end by themselves.
+    Those that had a hold know that the stack was stopped, and end by themselves.
     """
     process.wait_until(lambda: not read_ownership(home).ups, _LEAVE_S)
     ups = read_ownership(home).ups
-    process.end_all({claim.process: ((signal.SIGTERM, bound_s), (signal.SIGKILL, bound_s)) for claim in ups.values()})
+    process.end_all({owner.process: ((signal.SIGTERM, bound_s), (signal.SIGKILL, bound_s)) for owner in ups.values()})
     for path in (*ups, *dead_ups(home)):
         remove_leftover(path)
     if ups:

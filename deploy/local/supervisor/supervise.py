@@ -1,4 +1,4 @@
-"""Run a stack's services in order, count its leases, say how all is, and stop with the last lease: the supervisor."""
+"""Run a stack's services in order, count its holds, say how all is, and stop with the last hold: the supervisor."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from engramq.schemas.setting_values import without_password
 logger = logging.getLogger(__name__)
 
 # The starter connects within this, or never does.
-FIRST_LEASE_BOUND_S = 10.0
+FIRST_HOLD_BOUND_S = 10.0
 ROTATION_PERIOD_S = 10.0
 WATCH_S = 1.0  # between two looks whether home, lock and socket are still there
 DESCRIPTORS = 4096  # that each of our processes may open, where the machine lets it
@@ -43,8 +43,8 @@ class Supervisor:
         self._runners: dict[str, Runner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
-        self._leases: dict[object, dict[str, object]] = {}
-        self._last_lease: asyncio.TimerHandle | None = None
+        self._holds: dict[object, dict[str, object]] = {}
+        self._last_hold: asyncio.TimerHandle | None = None
         self._http_lock = asyncio.Lock()
         self._lock = lock
 
@@ -55,7 +55,7 @@ class Supervisor:
             loop.add_signal_handler(number, self.stopping.set)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         loop.add_signal_handler(signal.SIGCHLD, self._notice_exits)
-        self._stop_when_unused(max(self._linger_s, FIRST_LEASE_BOUND_S))
+        self._stop_when_unused(max(self._linger_s, FIRST_HOLD_BOUND_S))
         signals = {service.name: service.orphan_signals for service in self.stack.services}
         orphans = await asyncio.to_thread(end_predecessor, self.home, signals)
         logger.info("Supervisor started", extra={"home": str(self.home.path), "ended_orphans": orphans})
@@ -88,25 +88,25 @@ class Supervisor:
                 raise DeployError("service_failing", failing[0].complaint)
             await self._changed.wait()
 
-    def add_lease(self, key: object, kind: str, pid: int) -> None:
-        """Keep the stack up until `drop_lease(key)`."""
-        if self._last_lease is not None:
-            self._last_lease.cancel()
-            self._last_lease = None
-        self._leases[key] = {"kind": kind, "pid": pid, "since": time.time()}
+    def add_hold(self, key: object, kind: str, pid: int) -> None:
+        """Keep the stack up until `drop_hold(key)`."""
+        if self._last_hold is not None:
+            self._last_hold.cancel()
+            self._last_hold = None
+        self._holds[key] = {"kind": kind, "pid": pid, "since": time.time()}
 
-    async def drop_lease(self, key: object, *, linger: bool) -> bool:
-        """Give a lease back (once more does no harm).
+    async def drop_hold(self, key: object, *, linger: bool) -> bool:
+        """Give a hold back (once more does no harm).
 
         Returns:
             whether it was the last, so that the stack stops: at once, or after lingering.
         """
-        lease = self._leases.pop(key, None)
-        if lease is not None and not self._holds_up():
+        hold = self._holds.pop(key, None)
+        if hold is not None and not self._holds_up():
             await self._close_http()
-        if self._leases:
+        if self._holds:
             return False
-        if lease is not None:
+        if hold is not None:
             self._stop_when_unused(self._linger_s if linger else 0.0)
         return True
 
@@ -117,7 +117,7 @@ class Supervisor:
                 self.stack.http.choose(wanted)
 
     async def open_http(self) -> None:
-        """Have the gateway, which is ready, serve HTTP for a lease. Raises DeployError when it cannot."""
+        """Have the gateway, which is ready, serve HTTP for a hold. Raises DeployError when it cannot."""
         async with self._http_lock:
             if self.stack.http is not None and self._holds_up():
                 await asyncio.to_thread(self.stack.http.open)
@@ -133,7 +133,7 @@ class Supervisor:
             "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "http": (self.stack.http.url if self.stack.http is not None else "") or None,
             "addresses": {name: without_password(value) for name, value in self.stack.addresses.items()},
-            "leases": [dict(lease) for lease in list(self._leases.values())],
+            "leases": [dict(hold) for hold in list(self._holds.values())],
             "health": health(self.home.gateway_socket),
             "services": [_figures(runner) for runner in list(self._runners.values())],
         }
@@ -175,12 +175,12 @@ class Supervisor:
             runner.notice_exit()
 
     def _holds_up(self) -> bool:
-        return any(lease["kind"] in SERVING for lease in self._leases.values())
+        return any(hold["kind"] in SERVING for hold in self._holds.values())
 
     def _stop_when_unused(self, delay_s: float) -> None:
-        if self._last_lease is not None:
-            self._last_lease.cancel()
-        self._last_lease = asyncio.get_running_loop().call_later(delay_s, self.stopping.set)
+        if self._last_hold is not None:
+            self._last_hold.cancel()
+        self._last_hold = asyncio.get_running_loop().call_later(delay_s, self.stopping.set)
 
     async def _close_http(self) -> None:
         async with self._http_lock:

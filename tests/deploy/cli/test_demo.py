@@ -81,7 +81,7 @@ def test_a_home_that_cannot_start_is_removed_and_the_reason_said(
     def refused(*_: object) -> None:
         raise CommandFailed("PostgreSQL cannot be started.")
 
-    monkeypatch.setattr(demo, "take_lease", refused)
+    monkeypatch.setattr(demo, "hold_stack", refused)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(tmp_path / prefix))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     (tmp_path / "engramq-demo-").mkdir()

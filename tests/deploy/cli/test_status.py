@@ -10,7 +10,7 @@ import pytest
 
 from engramq.deploy.cli import status
 from engramq.deploy.cli.status import table
-from engramq.deploy.local import lease
+from engramq.deploy.local import stack_hold
 from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.machine import STARTED_S, hang_mend
 from engramq.deploy.local.home import DeployError, Home
@@ -137,8 +137,8 @@ def supervisor(home: Home) -> Iterator[socket.socket]:
 def test_one_that_hangs_is_named_with_what_ends_it(
     home: Home, supervisor: socket.socket, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "_STATUS_S", 0.05)
-    for ask in (lambda: status.look(environment), lambda: lease.ask_status(home)):
+    monkeypatch.setattr(stack_hold, "_STATUS_S", 0.05)
+    for ask in (lambda: status.look(environment), lambda: stack_hold.ask_status(home)):
         with pytest.raises(DeployError) as caught:
             ask()
         assert (caught.value.code, caught.value.recovery) == ("not_answering", "engramq down ends it.")
@@ -154,8 +154,8 @@ def test_one_that_hangs_up_and_none_mean_that_nothing_runs(
 
     thread = Thread(target=hang_up)
     thread.start()
-    assert lease.ask_status(home) is None
+    assert stack_hold.ask_status(home) is None
     thread.join(10)
     supervisor.close()
-    assert lease.ask_status(home) is None
+    assert stack_hold.ask_status(home) is None
     assert status.look(environment) == ({"running": False, "home": str(home.path)}, ExitCode.NOT_RUNNING)

@@ -16,16 +16,16 @@ import psycopg
 import pytest
 
 from bench.servers import running_servers
-from engramq.deploy.local import lease
+from engramq.deploy.local import stack_hold
 from engramq.deploy.local.backup import taking
 from engramq.deploy.local.backup.restoring import restore
 from engramq.deploy.local.backup.taking import TakenBackup, back_up
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.ownership import lock_home
 from engramq.deploy.local.settings import kept_embedder, principal_of
+from engramq.deploy.local.stack_hold import hold_stack
 from engramq.schemas.command_line import CommandFailed
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, service
@@ -75,8 +75,8 @@ def nothing_left(target: Path) -> bool:
 def stack(home: Home, environment: dict[str, str]) -> Iterator[None]:
     """Run the home's PostgreSQL below a supervisor."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lease, "SUPERVISOR_COMMAND", (*FAKE_STACK, "servers"))
-        held = take_lease(home, "command", environment, BOUND_S)
+        patched.setattr(stack_hold, "SUPERVISOR_COMMAND", (*FAKE_STACK, "servers"))
+        held = hold_stack(home, "command", environment, BOUND_S)
     with contextlib.closing(held):
         yield
 

@@ -15,8 +15,8 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.embedded.redis import Redis
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import ask_status, take_lease
 from engramq.deploy.local.ownership import lock_home, read_ownership, who_holds
+from engramq.deploy.local.stack_hold import ask_status, hold_stack
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.conftest import Hold
 from tests.deploy.helpers import await_true, engramq, identity, needs_root, service, status_of
@@ -263,7 +263,7 @@ def test_who_has_the_lock_is_named_with_its_process(home: Home, run: Command) ->
         with pytest.raises(DeployError, match=f"in use by engramq backup \\(pid {os.getpid()}\\)"):
             lock_home(home, "engramq restore")
         with pytest.raises(DeployError, match="engramq backup"):
-            take_lease(home, "command", {"ENGRAMQ_HOME": str(home.path)}, 0.01)
+            hold_stack(home, "command", {"ENGRAMQ_HOME": str(home.path)}, 0.01)
         with pytest.raises(DeployError, match="no stack of it"):
             shut_down(home, answer_bound_s=0.1)
     finally:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from engramq import deploy
-from engramq.deploy.local import lease
+from engramq.deploy.local import stack_hold
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.servers_for import _NEEDS, servers_for
+from engramq.deploy.local.stack_hold import hold_stack
 from engramq.deploy.local.supervisor.stack import default_stack
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import SettingsError
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.timeout(60)
 @pytest.fixture(autouse=True)
 def _fake_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the fake stack wherever a supervisor is started."""
-    monkeypatch.setattr(lease, "SUPERVISOR_COMMAND", FAKE_STACK)
+    monkeypatch.setattr(stack_hold, "SUPERVISOR_COMMAND", FAKE_STACK)
 
 
 def test_a_worker_of_another_embedder_is_refused_and_commands_that_embed_nothing_go_on(
     home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with contextlib.closing(take_lease(home, "stdio", environment, BOUND_S)):
+    with contextlib.closing(hold_stack(home, "stdio", environment, BOUND_S)):
         monkeypatch.setattr(os, "environ", environment | {"ENGRAMQ_EMBEDDER": "hash"})
         with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER"), servers_for("worker"):
             pass
@@ -51,7 +51,7 @@ def test_a_stack_does_not_start_with_a_model_that_it_cannot_reach(home: Home, en
     away = environment | {"ENGRAMQ_EMBEDDER": "openai:m"}
     for kind in ("up", "stdio", "command"):
         with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER_URL nor ENGRAMQ_EMBEDDER_KEY") as refusal:
-            take_lease(home, kind, away, BOUND_S)
+            hold_stack(home, kind, away, BOUND_S)
         assert refusal.value.exit_code is ExitCode.MISUSED
     assert not home.supervisor_socket.exists()
     with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER_KEY"):
@@ -62,8 +62,8 @@ def test_a_stack_does_not_start_with_a_model_that_it_cannot_reach(home: Home, en
 def test_a_client_needs_no_key_of_a_stack_that_runs(home: Home, environment: dict[str, str]) -> None:
     environment.pop("OPENAI_API_KEY", None)
     model = environment | {"ENGRAMQ_EMBEDDER": "openai:m"}
-    with contextlib.closing(take_lease(home, "stdio", model | {"OPENAI_API_KEY": "k"}, BOUND_S)):
-        take_lease(home, "stdio", model, BOUND_S).close()
+    with contextlib.closing(hold_stack(home, "stdio", model | {"OPENAI_API_KEY": "k"}, BOUND_S)):
+        hold_stack(home, "stdio", model, BOUND_S).close()
 
 
 def test_each_command_that_asks_for_servers_has_said_which_it_needs() -> None:

@@ -1,4 +1,4 @@
-"""One supervisor per home: found or started, kept by leases, mending what dies, leaving nothing behind."""
+"""One supervisor per home: found or started, kept by holds, mending what dies, leaving nothing behind."""
 
 import contextlib
 import json
@@ -18,8 +18,8 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import process, redis
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import connect
 from engramq.deploy.local.ownership import state_text
+from engramq.deploy.local.stack_hold import connect
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
 from engramq.deploy.local.supervisor.stack import HttpDoor, SupervisedService, accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
@@ -71,7 +71,7 @@ def test_a_starter_that_never_takes_its_lease_leaves_no_stack_behind(
     client.close()
     await_true(lambda: is_stopped(home))
 
-    # Its own lease came and went while the services were starting.
+    # Its own hold came and went while the services were starting.
     with socket.socket(socket.AF_UNIX) as hasty:
         subprocess.run(FAKE_STACK, env=environment | {"ENGRAMQ_TEST_LINGER_S": "0"}, check=True, timeout=BOUND_S)
         await_true(home.supervisor_socket.exists)

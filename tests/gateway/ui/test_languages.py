@@ -5,7 +5,7 @@ from typing import get_args, get_type_hints
 import pytest
 from jinja2 import Environment
 
-from engramq.gateway.ui.bulk_actions import OUTCOMES
+from engramq.gateway.ui.bulk_actions import RESULTS
 from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
 from engramq.gateway.ui.languages import Texts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
@@ -42,7 +42,7 @@ def texts() -> set[str]:
     """Return every text of the page."""
     found = {
         *DONE.values(),
-        *OUTCOMES.values(),
+        *RESULTS.values(),
         *ACTIONS.values(),
         *PART_MEANINGS.values(),
         *STATUS_TEXTS.values(),

@@ -12,7 +12,7 @@ import pytest
 from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.telemetry.spans import JsonFormatter, NameSubject
-from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionUse
+from engramq.workers.queue.contract import Assignment, Completion, ResultUnknown, SessionUse
 from engramq.workers.queue.job import MAX_TRIES
 from tests.conftest import Database
 from tests.queue.conftest import keys, server, stage
@@ -62,8 +62,8 @@ async def test_all_that_a_command_leads_to_names_it_and_its_trace(stage: Stage, 
         ended.set()
         raise RuntimeError("a background task that fails")
 
-    async def handle(job: Job) -> Outcome:
-        command = job.envelope.command
+    async def handle(assignment: Assignment) -> Completion:
+        command = assignment.envelope.command
         assert isinstance(command, Ping)
         log.info("in the handler")
         await asyncio.to_thread(log.info, "in a thread")
@@ -71,11 +71,11 @@ async def test_all_that_a_command_leads_to_names_it_and_its_trace(stage: Stage, 
         match command.payload:
             case b"refused":
                 raise refuse(FaultCode.UNAVAILABLE, "not now")
-            case b"retried" if job.envelope.attempt == 1:
-                raise OutcomeUnknown("once")
+            case b"retried" if assignment.envelope.attempt == 1:
+                raise ResultUnknown("once")
             case b"defect":
                 raise RuntimeError("always")
-        return Outcome(Pong(payload=command.payload), after_reply=after_reply)
+        return Completion(Pong(payload=command.payload), after_reply=after_reply)
 
     await stage.workers(an_actor(handle))
     bus = await stage.bus()

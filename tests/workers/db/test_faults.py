@@ -27,9 +27,9 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import Job, LeaseLost, OutcomeUnknown
+from engramq.workers.queue.contract import Assignment, LeaseLost, ResultUnknown
+from tests.assignments import assignment, repeated
 from tests.conftest import Database
-from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.running import run_once
 
@@ -77,7 +77,7 @@ async def test_a_session_that_is_killed_in_mid_transaction_is_done_again_once(st
             await asyncio.to_thread(ask, database, KILL_OTHERS)
         return reply
 
-    recorded = await run_once(store, job(Forget(memory_id="x")), effect)
+    recorded = await run_once(store, assignment(Forget(memory_id="x")), effect)
     assert isinstance(recorded.reply, Forgotten)
     assert tries == 2
     assert notes(database) == 1
@@ -86,7 +86,7 @@ async def test_a_session_that_is_killed_in_mid_transaction_is_done_again_once(st
 async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
     store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = job(Forget(memory_id="x"))
+    once = assignment(Forget(memory_id="x"))
     lost = 0
     run = psycopg.AsyncPipeline.__aexit__
 
@@ -116,7 +116,7 @@ async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
 
 async def test_a_worker_that_was_paused_in_its_transaction_leaves_nothing(store: Store, database: Database) -> None:
     """The server ends a session that idles in a transaction before the lease of whoever is paused runs out."""
-    paused = job(Forget(memory_id="x"))
+    paused = assignment(Forget(memory_id="x"))
     tries = 0
 
     async def effect(tx: Transaction) -> Forgotten:
@@ -174,7 +174,7 @@ async def test_a_conflict_is_tried_again_and_then_refused_with_nothing_applied(
         raise Again
 
     with refused(FaultCode.UNAVAILABLE):
-        await run_once(store, job(Forget(memory_id="x")), always_in_the_way)
+        await run_once(store, assignment(Forget(memory_id="x")), always_in_the_way)
     assert tries == 11
     assert notes(database) == 0
 
@@ -234,8 +234,8 @@ async def test_a_deadlock_is_resolved_by_trying_again(store: Store, database: Da
 async def test_a_repeat_that_was_told_pending_is_known_by_its_own_id(
     store: Store, patience_s: float, is_kept: bool
 ) -> None:
-    first = job(Forget(memory_id="x"), idempotency_key=uuid7())
-    again = Job(msgspec.structs.replace(first.envelope, id=uuid7()), first.lease, patience_s)
+    first = assignment(Forget(memory_id="x"), idempotency_key=uuid7())
+    again = Assignment(msgspec.structs.replace(first.envelope, id=uuid7()), first.lease, patience_s)
     await run_once(store, first, note)
     assert (await run_once(store, again, note)).replayed
     entries = [
@@ -254,9 +254,9 @@ async def test_a_mistake_of_ours_is_let_through(store: Store, database: Database
         raise AssertionError
 
     with pytest.raises(psycopg.errors.DivisionByZero):
-        await run_once(store, job(Forget(memory_id="x")), mistaken)
+        await run_once(store, assignment(Forget(memory_id="x")), mistaken)
     assert notes(database) == 0
-    await run_once(store, job(Forget(memory_id="x")), note)
+    await run_once(store, assignment(Forget(memory_id="x")), note)
     assert notes(database) == 1
 
 
@@ -336,12 +336,12 @@ async def test_writes_wait_for_a_postgresql_that_restarts_and_take_effect_once(
 ) -> None:
     await asyncio.gather(*(fragile.read("n", lambda tx: tx.row(b"select 1")) for _ in range(8)))
     stop(own_servers)
-    writes = [asyncio.create_task(run_once(fragile, job(Forget(memory_id="x")), note)) for _ in range(4)]
+    writes = [asyncio.create_task(run_once(fragile, assignment(Forget(memory_id="x")), note)) for _ in range(4)]
     await asyncio.sleep(0)
     await start_again(own_servers)
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    assert all(isinstance(refusal, EngramqError | OutcomeUnknown) for refusal in refusals)
+    assert all(isinstance(refusal, EngramqError | ResultUnknown) for refusal in refusals)
     written = await fragile.read(DEFAULT_NAMESPACE, lambda tx: tx.rows(b"select command_id from audit_log"))
     ended = await fragile.read(DEFAULT_NAMESPACE, lambda tx: tx.rows(b"select command_id from ledger"))
     assert len(written) == len(ended) >= len(outcomes) - len(refusals)
@@ -353,7 +353,7 @@ async def test_without_postgresql_nothing_is_applied_and_the_refusal_says_so(
     fragile: Store, own_servers: Servers
 ) -> None:
     before = await fragile.read("n", lambda tx: tx.row(b"select count(*) as n from audit_log"))
-    refusing = job(Forget(memory_id="x"))
+    refusing = assignment(Forget(memory_id="x"))
     stop(own_servers)
     try:
         with refused(FaultCode.UNAVAILABLE) as faults:

@@ -8,7 +8,7 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
-from tests.jobs import OWNER, job
+from tests.assignments import OWNER, assignment
 
 NAMESPACE = "default_user"
 NODE = "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
@@ -27,7 +27,7 @@ async def blank(store: Store, wrote: type[Command], *about: UUID) -> None:
 
 
 async def test_an_answer_is_kept_once_and_the_first_one_stays(store: Store) -> None:
-    envelope = job(MemoryStats(), idempotency_key="k").envelope
+    envelope = assignment(MemoryStats(), idempotency_key="k").envelope
     assert await keep(store, envelope, '{"n": 1}')
     assert not await keep(store, envelope, '{"n": 2}')
     by_id, by_key = await find(store, envelope.id), await find(store, uuid7(), "k")
@@ -39,7 +39,7 @@ async def test_an_answer_is_kept_once_and_the_first_one_stays(store: Store) -> N
 
 
 async def test_answers_of_the_command_and_id_that_are_named_are_blanked(store: Store) -> None:
-    ids = {name: job(AddNode(label="Person", name=name)).envelope for name in ("ada", "bob")}
+    ids = {name: assignment(AddNode(label="Person", name=name)).envelope for name in ("ada", "bob")}
     nodes = {"ada": NODE, "bob": uuid7()}
     for name, envelope in ids.items():
         answer = {"reply": {"node_id": nodes[name], "properties": {"of": name}}}

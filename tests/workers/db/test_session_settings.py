@@ -28,7 +28,7 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import AT_LENGTH, Transaction
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.conftest import World
 
 # What is set together does not hide what else is set: each row has a value of its own that answers would show.
@@ -99,7 +99,7 @@ async def answers(world: World, namespace: str) -> list[str]:
     """Store, change, link and read; return what was answered, without ids, scores and times of now."""
 
     async def ask(command: Command) -> Reply:
-        return (await world.outcome(job(command, namespace=namespace))).reply
+        return (await world.complete(assignment(command, namespace=namespace))).reply
 
     content = "Pump 7 leaks at 1.25 bar \\ 'noon'"
     first = await ask(StoreMemory(content=content, occurred_at=AT, tags=("pumps",), metadata={"x": 0.1, "no": None}))

@@ -15,7 +15,7 @@ from engramq.workers.db.database import DatabaseHealth, Store
 from engramq.workers.db.errors import Meaning, meaning, named, unavailable
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import ResultUnknown
 from tests.conftest import Database, TestServers
 from tests.refusals import refused
 
@@ -52,7 +52,7 @@ async def attempt(store: Store) -> str:
     except EngramqError as refusal:
         fault = refusal.fault
         return fault.error if fault.code is FaultCode.UNAVAILABLE and fault.retry_after_s else f"not so: {fault}"
-    except OutcomeUnknown as unknown:
+    except ResultUnknown as unknown:
         return str(unknown)
     return ""
 

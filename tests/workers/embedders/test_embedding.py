@@ -36,7 +36,7 @@ from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.memories.pending import Vectorized, activate
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -196,8 +196,8 @@ async def test_nobody_is_told_to_use_an_untrusted_memory_that_took_the_external_
 
 
 async def test_of_eight_stores_with_one_external_id_one_wins_and_is_named(world: World) -> None:
-    jobs = [job(StoreMemory(content=f"claim {number}", external_id="doc-1")) for number in range(8)]
-    results = await asyncio.gather(*(world.outcome(item) for item in jobs), return_exceptions=True)
+    jobs = [assignment(StoreMemory(content=f"claim {number}", external_id="doc-1")) for number in range(8)]
+    results = await asyncio.gather(*(world.complete(item) for item in jobs), return_exceptions=True)
     winners = [result.reply.stored.id for result in results if not isinstance(result, BaseException)]  # type: ignore[attr-defined]
     named = {result.fault.memory_id for result in results if isinstance(result, BaseException)}  # type: ignore[attr-defined]
     assert len(winners) == 1
@@ -258,9 +258,9 @@ async def test_a_vector_that_comes_late_is_not_given_to_another_content(world: W
 @pytest.mark.promise("MT-18")
 async def test_the_same_idempotency_key_stores_once_and_returns_the_first_reply(world: World) -> None:
     command = StoreMemory(content="only once", metadata={"a": 1}, external_id="x")
-    first = await world.outcome(job(command, idempotency_key="k"))
+    first = await world.complete(assignment(command, idempotency_key="k"))
     embedded = world.model.embedded
-    again = await world.outcome(job(command, idempotency_key="k"))
+    again = await world.complete(assignment(command, idempotency_key="k"))
     assert msgspec.to_builtins(again.reply) == msgspec.to_builtins(first.reply)
     assert (first.replayed, again.replayed) == (False, True)
     assert world.model.embedded == embedded
@@ -270,7 +270,7 @@ async def test_the_same_idempotency_key_stores_once_and_returns_the_first_reply(
 @pytest.mark.promise("MT-18")
 async def test_eight_at_once_with_one_key_are_one_memory_and_one_reply(world: World) -> None:
     command = StoreMemory(content="eight at once")
-    outcomes = await asyncio.gather(*(world.outcome(job(command, idempotency_key="k")) for _ in range(8)))
+    outcomes = await asyncio.gather(*(world.complete(assignment(command, idempotency_key="k")) for _ in range(8)))
     replies = [msgspec.to_builtins(outcome.reply) for outcome in outcomes]
     assert all(reply == replies[0] for reply in replies)
     assert sum(not outcome.replayed for outcome in outcomes) == 1
@@ -279,40 +279,40 @@ async def test_eight_at_once_with_one_key_are_one_memory_and_one_reply(world: Wo
 
 @pytest.mark.promise("MT-18")
 async def test_the_same_key_with_other_arguments_or_another_tool_is_a_conflict(world: World) -> None:
-    first = await world.outcome(job(StoreMemory(content="one"), idempotency_key="k"))
+    first = await world.complete(assignment(StoreMemory(content="one"), idempotency_key="k"))
     with refused(FaultCode.IDEMPOTENCY_CONFLICT) as faults:
-        await world.outcome(job(StoreMemory(content="two"), idempotency_key="k"))
+        await world.complete(assignment(StoreMemory(content="two"), idempotency_key="k"))
     assert isinstance(first.reply, Stored)
     assert faults[0].memory_id == first.reply.stored.id
     with refused(FaultCode.IDEMPOTENCY_CONFLICT):
-        await world.outcome(job(ForgetMemory(memory_id=first.reply.stored.id), idempotency_key="k"))
+        await world.complete(assignment(ForgetMemory(memory_id=first.reply.stored.id), idempotency_key="k"))
     assert world.count("memories") == 1
-    await world.outcome(job(ForgetMemory(memory_id=first.reply.stored.id, erase=True)))
+    await world.complete(assignment(ForgetMemory(memory_id=first.reply.stored.id, erase=True)))
     with refused(FaultCode.IDEMPOTENCY_CONFLICT) as faults:
-        await world.outcome(job(StoreMemory(content="two"), idempotency_key="k"))
+        await world.complete(assignment(StoreMemory(content="two"), idempotency_key="k"))
     assert faults[0].memory_id is UNSET
 
 
 @pytest.mark.promise("MT-18")
 async def test_anothers_same_key_is_another_memory(world: World) -> None:
     command = StoreMemory(content="mine or yours")
-    await world.outcome(job(command, idempotency_key="k"))
-    await world.outcome(job(command, idempotency_key="k", principal=Principal(name="you", scopes=ALL_SCOPES)))
-    await world.outcome(job(command, idempotency_key="k", namespace="theirs"))
+    await world.complete(assignment(command, idempotency_key="k"))
+    await world.complete(assignment(command, idempotency_key="k", principal=Principal(name="you", scopes=ALL_SCOPES)))
+    await world.complete(assignment(command, idempotency_key="k", namespace="theirs"))
     assert world.count("memories") == 3
 
 
 async def test_a_refused_store_leaves_its_key_free(world: World) -> None:
     refusal = StoreMemory(content="x", source_type="research", partition=Partition.TRUSTED)
     with refused(FaultCode.UNTRUSTED_SOURCE):
-        await world.outcome(job(refusal, idempotency_key="k"))
-    await world.outcome(job(StoreMemory(content="x"), idempotency_key="k"))
+        await world.complete(assignment(refusal, idempotency_key="k"))
+    await world.complete(assignment(StoreMemory(content="x"), idempotency_key="k"))
     assert world.count("memories") == 1
 
 
 async def test_a_command_delivered_twice_at_once_has_one_effect_and_one_answer(world: World) -> None:
-    first = job(StoreMemory(content="delivered often"))
-    outcomes = await asyncio.gather(*(world.outcome(repeated(first)) for _ in range(8)))
+    first = assignment(StoreMemory(content="delivered often"))
+    outcomes = await asyncio.gather(*(world.complete(repeated(first)) for _ in range(8)))
     assert len({outcome.reply.stored.id for outcome in outcomes}) == 1  # type: ignore[attr-defined]
     assert not any(outcome.replayed for outcome in outcomes)
     assert world.count("memories") == 1
@@ -320,21 +320,21 @@ async def test_a_command_delivered_twice_at_once_has_one_effect_and_one_answer(w
 
 @pytest.mark.promise("QP-12")
 async def test_a_worker_whose_lease_is_lost_before_the_commit_leaves_nothing(world: World) -> None:
-    late = job(StoreMemory(content="too late"))
+    late = assignment(StoreMemory(content="too late"))
     late.lease.lost = True
     with pytest.raises(LeaseLost):
-        await world.outcome(late)
+        await world.complete(late)
     assert [world.count("nodes"), world.count("memories"), world.count("ledger")] == [0, 0, 0]
 
 
 @pytest.mark.promise("QP-12", "MT-19")
 async def test_a_late_attempt_of_its_store_does_not_bring_an_erased_memory_back(world: World) -> None:
-    first = job(StoreMemory(content="forget me"), idempotency_key="k")
-    reply = (await world.outcome(first)).reply
+    first = assignment(StoreMemory(content="forget me"), idempotency_key="k")
+    reply = (await world.complete(first)).reply
     assert isinstance(reply, Stored)
     await world.ask(Forgotten, ForgetMemory(memory_id=reply.stored.id, erase=True))
-    for late in (repeated(first), repeated(first, attempt=2), job(first.envelope.command, idempotency_key="k")):
-        answer = (await world.outcome(late)).reply
+    for late in (repeated(first), repeated(first, attempt=2), assignment(first.envelope.command, idempotency_key="k")):
+        answer = (await world.complete(late)).reply
         assert isinstance(answer, Forgotten)
         assert (answer.status, answer.id) == ("erased", reply.stored.id)
     assert world.count("memories") == 0

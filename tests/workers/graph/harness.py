@@ -8,10 +8,10 @@ from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope
 from engramq.workers.db.database import Store
-from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.contract import Assignment, Completion
 from engramq.workers.runner import CommandRunner
+from tests.assignments import assignment
 from tests.conftest import Database
-from tests.jobs import job
 from tests.running import runner
 
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
@@ -31,13 +31,13 @@ class Harness:
     def at(cls, store: Store, database: Database) -> "Harness":
         return cls(store, database, runner(store))
 
-    async def carry_out(self, given: Job) -> Outcome:
+    async def carry_out(self, given: Assignment) -> Completion:
         return await self.runner.run(given)
 
     async def do(
         self, command: Command, *, by: Principal = ADA, namespace: str = DEFAULT_NAMESPACE, **envelope: Any
     ) -> Reply:
-        given = job(command, namespace=namespace, principal=by, **envelope)
+        given = assignment(command, namespace=namespace, principal=by, **envelope)
         return (await self.carry_out(given)).reply
 
     async def body(self, command: Command, **how: Any) -> dict[str, Any]:

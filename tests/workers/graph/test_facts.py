@@ -16,8 +16,8 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.memories import reading
+from tests.assignments import assignment
 from tests.conftest import TestServers
-from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
 from tests.workers.graph.harness import Harness
@@ -322,7 +322,7 @@ async def test_without_the_database_reads_and_writes_are_refused_and_work_again_
     try:
         for command in (asked(), fact(weight=0.5)):
             with pytest.raises(EngramqError) as caught:
-                await harness.carry_out(job(command))
+                await harness.carry_out(assignment(command))
             assert caught.value.fault.code is FaultCode.UNAVAILABLE
             assert caught.value.fault.recovery
     finally:

@@ -14,7 +14,7 @@ from engramq.schemas.ids import parse_time
 from engramq.schemas.vocabulary import Decision
 from engramq.workers.graph import proposals
 from engramq.workers.upkeep.schedule import trim
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.graph.facts import decided, fact
 from tests.workers.graph.harness import ADA, CAY, Harness
@@ -37,7 +37,7 @@ async def test_a_principal_has_so_many_open_proposals_and_no_more(
     ids = [await proposed(harness, number) for number in range(3)]
     before = harness.everything()
     with refused(FaultCode.QUOTA_EXCEEDED) as faults:
-        await harness.carry_out(job(fact(properties={"n": 3}), principal=CAY))
+        await harness.carry_out(assignment(fact(properties={"n": 3}), principal=CAY))
     assert "3 open proposals" in faults[0].error
     assert "list_proposals" in faults[0].recovery
     assert harness.everything() == before
@@ -55,7 +55,7 @@ async def test_of_many_at_once_no_more_are_made(harness: Harness, monkeypatch: p
     for target in range(8):
         await harness.body(fact(target=f"T{target}", properties=FLAG))
 
-    commands = [job(fact(target=f"T{target}", weight=0.1), principal=CAY) for target in range(8)]
+    commands = [assignment(fact(target=f"T{target}", weight=0.1), principal=CAY) for target in range(8)]
     outcomes = await asyncio.gather(*(harness.carry_out(command) for command in commands), return_exceptions=True)
     refusals = [outcome.fault.code for outcome in outcomes if isinstance(outcome, EngramqError)]
     assert refusals == [FaultCode.QUOTA_EXCEEDED] * 5

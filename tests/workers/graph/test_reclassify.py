@@ -13,7 +13,7 @@ from engramq.schemas.commands import Reclassified
 from engramq.schemas.faults import FaultCode, missing
 from engramq.schemas.vocabulary import ReclassifyStatus, Sector, Thing
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.graph.facts import UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.workers.graph.harness import ADA, BOB, Harness
@@ -239,7 +239,7 @@ async def test_to_act_for_another_takes_admin_and_the_audit_has_the_true_princip
 
 async def test_a_delivery_that_is_repeated_reclassifies_once(harness: Harness) -> None:
     edge = await harness.body(fact())
-    once = job(reclassified("episodic"), principal=ADA)
+    once = assignment(reclassified("episodic"), principal=ADA)
     first = await harness.carry_out(once)
     await harness.body(reclassified("reflective"))
     second = await harness.carry_out(repeated(once, attempt=2))
@@ -251,7 +251,7 @@ async def test_a_delivery_that_is_repeated_reclassifies_once(harness: Harness) -
 async def test_a_worker_without_its_lease_changes_nothing(harness: Harness) -> None:
     await harness.body(fact())
     before = harness.everything()
-    late = job(reclassified("episodic"), principal=ADA)
+    late = assignment(reclassified("episodic"), principal=ADA)
     late.lease.lost = True
     with pytest.raises(LeaseLost):
         await harness.carry_out(late)

@@ -21,7 +21,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import parse_time
 from engramq.schemas.vocabulary import ALL_SCOPES, Decision, Scope
 from engramq.workers.upkeep.schedule import trim
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
 from tests.workers.graph.harness import ADA, BOB, CAY, Harness
@@ -147,7 +147,7 @@ async def test_of_two_at_once_one_restores_and_the_other_says_so(harness: Harnes
 
 async def test_a_command_that_comes_twice_restores_once_and_answers_the_same(harness: Harness) -> None:
     audit_id = await deleted(harness, edge_id=(await harness.body(fact()))["edge_id"])
-    command = job(RestoreGraph(audit_id=audit_id))
+    command = assignment(RestoreGraph(audit_id=audit_id))
     first = await harness.carry_out(command)
     assert (await harness.carry_out(repeated(command, attempt=2))).reply == first.reply
 
@@ -305,7 +305,7 @@ async def test_whoever_is_no_trusted_admin_neither_restores_nor_lists(
     caller = Principal(name="mallory", scopes=scopes, untrusted=scopes == ALL_SCOPES)
     for command in (RestoreGraph(audit_id=audit_id), ListDeleted()):
         with refused(FaultCode.FORBIDDEN) as faults:
-            await harness.carry_out(job(command, principal=caller))
+            await harness.carry_out(assignment(command, principal=caller))
         assert "admin" in faults[0].error
     assert await harness.body(asked()) == NOWHERE
 

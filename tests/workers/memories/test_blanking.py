@@ -39,7 +39,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, Decision, Sector, Verificatio
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Transaction
 from tests.architecture.source import ROOT
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.scenarios.conftest import agent, settings, stage
 from tests.scenarios.stage import Agent
 from tests.workers.conftest import World
@@ -172,7 +172,7 @@ async def test_the_workers_role_blanks_nothing_that_is_still_there_and_nothing_o
     world.rows("delete from nodes where id = %s", foreign)
 
     async def blank(tx: Transaction) -> None:
-        await audit.blank(tx, job(verdict).envelope, ids)
+        await audit.blank(tx, assignment(verdict).envelope, ids)
 
     await world.store.write("default_user", blank)
     assert words(world) == ["verify", "verify"]

@@ -22,7 +22,7 @@ from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
 from engramq.workers.memories import change
 from engramq.workers.upkeep.schedule import Upkeep
-from tests.jobs import OWNER
+from tests.assignments import OWNER
 from tests.workers.conftest import World
 
 PAST, LATER = datetime(2024, 3, 9, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)

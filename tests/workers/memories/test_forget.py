@@ -25,7 +25,7 @@ from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, WorkerKind
 from engramq.workers.db.queries import Query
 from engramq.workers.db.transaction import LOOK_UP
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -148,8 +148,8 @@ async def test_unknown_ids_are_not_found(world: World) -> None:
 @pytest.mark.promise("MT-19")
 async def test_an_erased_memory_leaves_nothing_but_its_id_in_the_audit_log(world: World) -> None:
     await world.keep(SECRET + " on Tuesdays")
-    kept = await world.outcome(
-        job(StoreMemory(content=SECRET, speaker="Zenzi", metadata={"k": SECRET}), idempotency_key="k")
+    kept = await world.complete(
+        assignment(StoreMemory(content=SECRET, speaker="Zenzi", metadata={"k": SECRET}), idempotency_key="k")
     )
     assert isinstance(kept.reply, Stored)
     memory_id = kept.reply.stored.id
@@ -179,7 +179,7 @@ async def test_an_erased_memory_leaves_nothing_but_its_id_in_the_audit_log(world
 @pytest.mark.promise("MT-19")
 async def test_an_erased_memory_leaves_the_queues_too(world: World, redis_url: str, key_prefix: str) -> None:
     stored = await world.keep(SECRET)
-    keys, waiting = Keys(key_prefix), job(StoreMemory(content=SECRET))
+    keys, waiting = Keys(key_prefix), assignment(StoreMemory(content=SECRET))
     name = f"{waiting.envelope.id}.1"
     async with Redis.from_url(redis_url) as redis:
         payload = encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000)
@@ -244,7 +244,7 @@ async def test_an_untrusted_principal_may_not_update_forget_or_restore(world: Wo
         RestoreMemory(memory_id=memory_id),
     ):
         with refused(FaultCode.FORBIDDEN):
-            await world.outcome(job(command, principal=STRANGER))
+            await world.complete(assignment(command, principal=STRANGER))
     assert actions(world) == []
 
 
@@ -253,7 +253,7 @@ async def test_an_erasure_that_is_refused_takes_nothing_out_of_the_queue(
     world: World, redis_url: str, key_prefix: str
 ) -> None:
     stored = await world.keep(SECRET)
-    waiting = job(StoreMemory(content=SECRET)).envelope
+    waiting = assignment(StoreMemory(content=SECRET)).envelope
     keys = Keys(key_prefix)
     job_key = JOB_KEY + f"{waiting.id}.1"
     async with Redis.from_url(redis_url) as redis:

@@ -29,7 +29,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Absence, OnDuplicate, ReceiptStatus, Verification
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -215,13 +215,13 @@ async def test_one_identity_twice_in_a_batch_is_one_row(world: World) -> None:
 async def test_identities_that_do_not_fit_the_records_are_refused(world: World) -> None:
     records = (ImportRecord(content="a"), ImportRecord(content="b"))
     with refused(FaultCode.INVALID_PARAMETER) as faults:
-        await world.outcome(job(ImportBatch(records=records, identities=(identity(1),))))
+        await world.complete(assignment(ImportBatch(records=records, identities=(identity(1),))))
     assert faults[0].field == "identities"
 
 
 async def test_a_namespace_that_was_deleted_takes_its_rows_again(world: World) -> None:
     await bring_in(world, [1, 2])
-    await world.outcome(job(DeleteTenant()))
+    await world.complete(assignment(DeleteTenant()))
     assert world.count("imported_rows") == 0
     assert told(await bring_in(world, [1, 2])) == [(STORED, None)] * 2
 

@@ -13,12 +13,12 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.faults import invalid
 from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus, WorkerKind
-from engramq.workers.queue.contract import FollowUp, Outcome
-from tests.jobs import job, repeated
+from engramq.workers.queue.contract import Completion, FollowUp
+from tests.assignments import assignment, repeated
 from tests.workers.conftest import World
 
 
-def imported(outcome: Outcome) -> MemoriesImported:
+def imported(outcome: Completion) -> MemoriesImported:
     assert isinstance(outcome.reply, MemoriesImported)
     return outcome.reply
 
@@ -30,15 +30,15 @@ def left_to_embed(follow_ups: tuple[FollowUp, ...]) -> list[tuple[str, ...]]:
 
 
 async def test_the_model_is_not_asked_and_what_it_has_to_do_is_handed_on_in_parts(world: World) -> None:
-    given = job(ImportMemories(records=tuple(ImportRow(content=f"Barrel {number}") for number in range(250))))
-    outcome = await world.outcome(given)
+    given = assignment(ImportMemories(records=tuple(ImportRow(content=f"Barrel {number}") for number in range(250))))
+    outcome = await world.complete(given)
     receipts = imported(outcome).receipts
     assert receipts is not UNSET
     parts = left_to_embed(outcome.follow_ups)
     assert [len(item) for item in parts] == [100, 100, 50]
     assert [item for part in parts for item in part] == [receipt.memory_id for receipt in receipts]
 
-    again = await world.outcome(repeated(given, attempt=2))
+    again = await world.complete(repeated(given, attempt=2))
     assert left_to_embed(again.follow_ups) == parts, "the first try may have died before it could ask for it"
     assert world.model.embedded == 0
     for part in parts:
@@ -53,7 +53,7 @@ def test_the_model_works_for_it_where_no_store_waits() -> None:
 
 
 async def test_what_a_crash_leaves_pending_is_found_by_the_sweep(world: World) -> None:
-    await world.outcome(job(ImportMemories(records=(ImportRow(content="one"), ImportRow(content="two")))))
+    await world.complete(assignment(ImportMemories(records=(ImportRow(content="one"), ImportRow(content="two")))))
     (follow_up,) = await world.upkeep.look()
     assert isinstance(follow_up.command, EmbedPending)
     assert (await world.ask(PendingEmbedded, follow_up.command)).activated == 2
@@ -68,7 +68,7 @@ async def test_only_what_was_written_is_handed_on_each_memory_once(world: World)
         ImportRow(content="the same", external_id="same"),
         ImportRow(content="web", source_type="research"),
     )
-    outcome = await world.outcome(job(ImportMemories(records=rows, on_duplicate=OnDuplicate.UPDATE)))
+    outcome = await world.complete(assignment(ImportMemories(records=rows, on_duplicate=OnDuplicate.UPDATE)))
     reply = imported(outcome)
     assert reply.receipts is not UNSET
     assert [receipt.status for receipt in reply.receipts] == [

@@ -23,7 +23,7 @@ from engramq.schemas.vocabulary import (
     Sector,
     Verification,
 )
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.workers.conftest import World
 
 STORED, SKIPPED, UPDATED, REJECTED = (
@@ -81,9 +81,9 @@ async def test_what_was_imported_is_found_by_vector(world: World) -> None:
 
 
 async def test_a_batch_delivered_again_or_repeated_under_its_key_is_one_batch(world: World) -> None:
-    first = job(ImportBatch(records=(row("no external id"),)), idempotency_key="file-1")
-    replies = [(await world.outcome(item)).reply for item in (first, repeated(first), repeated(first, attempt=2))]
-    replies.append((await world.outcome(job(first.envelope.command, idempotency_key="file-1"))).reply)
+    first = assignment(ImportBatch(records=(row("no external id"),)), idempotency_key="file-1")
+    replies = [(await world.complete(item)).reply for item in (first, repeated(first), repeated(first, attempt=2))]
+    replies.append((await world.complete(assignment(first.envelope.command, idempotency_key="file-1"))).reply)
     assert all(msgspec.to_builtins(reply) == msgspec.to_builtins(replies[0]) for reply in replies)
     assert world.count("memories") == 1
 
@@ -194,8 +194,8 @@ async def test_another_content_gets_other_similarity_links_but_keeps_what_was_co
             *(UUID(uuid7()), DEFAULT_NAMESPACE, source, target, source, target, count),
         )
     rows = row("another matter", external_id="e0"), row("word1", external_id="e1", speaker="Ana")
-    given = job(ImportBatch(records=rows, on_duplicate=OnDuplicate.UPDATE))
-    outcome = await world.outcome(given)
+    given = assignment(ImportBatch(records=rows, on_duplicate=OnDuplicate.UPDATE))
+    outcome = await world.complete(given)
     left = {frozenset((str(item["source_id"]), str(item["target_id"]))) for item in world.rows("select * from edges")}
     assert left == {frozenset((changed, others[2])), frozenset((same, others[0]))}
     unlinked = world.rows("select node_id from memories where links_made_at is null")

@@ -24,7 +24,7 @@ from engramq.schemas.evidence import Citation
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, OnDuplicate, Visibility
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.viewers import EVERYTHING
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.running import opened
 from tests.scenarios.stage import until
 from tests.workers.conftest import World
@@ -53,7 +53,7 @@ async def held_in_order(world: World, older: str, newer: str, command: Command) 
 
     async with opened(world.store.seen_by(EVERYTHING), DEFAULT_NAMESPACE) as tx:
         await lock(tx, UUID(older))
-        working = asyncio.create_task(world.outcome(job(command, principal=ADA)))
+        working = asyncio.create_task(world.complete(assignment(command, principal=ADA)))
         await until(waits)
         assert not working.done()
         await tx.rows(NO_WAIT, id=UUID(newer))
@@ -94,7 +94,7 @@ async def test_who_changes_what_a_memory_replaced_locks_it_in_that_order(world: 
     said: dict[str, Any] = {"principal": ADA, "visibility": Visibility.PRIVATE}
     older = (await world.keep("The heron nests by the pond", **said)).stored.id
     stored = (await world.keep("The heron nests in the reed", external_id="newer", thread="reed", **said)).stored
-    await world.outcome(job(SupersedeMemory(old_memory_id=older, new_memory_id=stored.id), principal=ADA))
+    await world.complete(assignment(SupersedeMemory(old_memory_id=older, new_memory_id=stored.id), principal=ADA))
     command = make(older, stored.id)
     if isinstance(command, ShareMemory):
         command = msgspec.structs.replace(command, seen=digest_of(stored))

@@ -12,8 +12,8 @@ from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import projects
-from engramq.workers.queue.contract import OutcomeUnknown
-from tests.jobs import job, repeated
+from engramq.workers.queue.contract import ResultUnknown
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -43,8 +43,8 @@ async def test_memories_and_tokens_of_a_project_get_its_new_name(world: World) -
         principal="ada", token_sha256="0" * 64, scopes=(Scope.READ,), expires_at=soon, project="rover-fix"
     )
     await world.ask(TokenCreated, made)
-    asked = job(RenameProject(old_name="rover-fix", new_name="acme/rover"))
-    reply = (await world.outcome(asked)).reply
+    asked = assignment(RenameProject(old_name="rover-fix", new_name="acme/rover"))
+    reply = (await world.complete(asked)).reply
     assert isinstance(reply, ProjectRenamed)
     assert (reply.project, reply.memory_count, reply.token_count) == ("acme/rover", 3, 1)
     assert of(world, "acme/rover") == {"six wheels", "a camera", "a blog says so"}
@@ -63,7 +63,7 @@ async def test_memories_and_tokens_of_a_project_get_its_new_name(world: World) -
     assert (summary["action"], summary["id"]) == ("rename_project", None)
     assert [summary["old"]["project_sha256"], summary["new"]["project_sha256"]] == names
     assert (summary["new"]["memories"], summary["new"]["tokens"]) == (3, 1)
-    assert (await world.outcome(repeated(asked, attempt=2))).reply == reply
+    assert (await world.complete(repeated(asked, attempt=2))).reply == reply
 
 
 async def test_what_others_keep_private_moves_with_its_project(world: World) -> None:
@@ -103,11 +103,11 @@ async def test_a_rename_that_broke_off_goes_on_with_what_is_left(world: World, m
         await rename(tx, **given)
 
     monkeypatch.setattr(projects, "rename_few", refusing)
-    asked = job(RenameProject(old_name="mars", new_name="venus"))
-    with pytest.raises(OutcomeUnknown):
-        await world.outcome(asked)
+    asked = assignment(RenameProject(old_name="mars", new_name="venus"))
+    with pytest.raises(ResultUnknown):
+        await world.complete(asked)
     assert len(of(world, "venus")) == 2
-    reply = (await world.outcome(repeated(asked, attempt=2))).reply
+    reply = (await world.complete(repeated(asked, attempt=2))).reply
     assert isinstance(reply, ProjectRenamed)
     assert (reply.memory_count, len(of(world, "venus")), of(world, "mars")) == (5, 5, set())
 

@@ -26,7 +26,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import quotas
 from engramq.workers.memories.quotas import Allowance, Quotas
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -47,13 +47,13 @@ def bound(world: World, **bounds: int) -> Quotas:
 
 
 async def store(world: World, content: str, **envelope: Any) -> None:
-    await world.outcome(job(StoreMemory(content=content), **envelope))
+    await world.complete(assignment(StoreMemory(content=content), **envelope))
 
 
 async def verdict(world: World, content: str, **fields: Any) -> str:
     """Store a memory and return what became of it: stored, or the code of the refusal."""
     try:
-        await world.outcome(job(StoreMemory(content=content, **fields)))
+        await world.complete(assignment(StoreMemory(content=content, **fields)))
     except EngramqError as refusal:
         return str(refusal.fault.code)
     return "stored"
@@ -125,7 +125,7 @@ async def test_archiving_makes_no_room_and_erasing_does_at_once(world: World) ->
     await world.ask(Forgotten, ForgetMemory(memory_id=memory_id, erase=True))
     assert await verdict(world, "two") == "stored"
     assert await verdict(world, "three") == "quota_exceeded"
-    await world.outcome(job(PurgeMemories(created_by="I/O", erase=True)))
+    await world.complete(assignment(PurgeMemories(created_by="I/O", erase=True)))
     assert await verdict(world, "three") == "stored"
 
 
@@ -256,10 +256,10 @@ async def test_metadata_count_as_much_as_contents(world: World) -> None:
     with refused(FaultCode.QUOTA_EXCEEDED):
         await world.keep("x", metadata=metadata)
     with refused(FaultCode.QUOTA_EXCEEDED):
-        await world.outcome(job(UpdateMemory(memory_id=memory_id, metadata={"more": "y" * 30})))
+        await world.complete(assignment(UpdateMemory(memory_id=memory_id, metadata={"more": "y" * 30})))
     assert world.rows("select metadata from memories") == [{"metadata": metadata}]
-    await world.outcome(job(UpdateMemory(memory_id=memory_id, metadata={"m": 1}, add_tags=("also",))))
-    await world.outcome(job(UpdateMemory(memory_id=memory_id, clear=("metadata",))))
+    await world.complete(assignment(UpdateMemory(memory_id=memory_id, metadata={"m": 1}, add_tags=("also",))))
+    await world.complete(assignment(UpdateMemory(memory_id=memory_id, clear=("metadata",))))
     assert await verdict(world, "y" * 99) == "stored"
 
 

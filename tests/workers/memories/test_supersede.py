@@ -11,7 +11,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Partition, Verification
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -175,7 +175,7 @@ async def test_racing_supersessions_never_make_a_cycle_or_two_successors(world: 
     ids = [await keep(world, f"racer {number}", verification=Verification.UNVERIFIED) for number in range(4)]
     pairs = list(itertools.permutations(ids, 2))
     outcomes = await asyncio.gather(
-        *(world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new))) for old, new in pairs),
+        *(world.complete(assignment(SupersedeMemory(old_memory_id=old, new_memory_id=new))) for old, new in pairs),
         return_exceptions=True,
     )
     assert all(not isinstance(outcome, BaseException) or isinstance(outcome, EngramqError) for outcome in outcomes)
@@ -194,10 +194,10 @@ async def test_racing_supersessions_never_make_a_cycle_or_two_successors(world: 
 async def test_a_replayed_supersession_gives_the_first_reply(world: World) -> None:
     old, new = await keep(world, "before"), await keep(world, "after")
     command = SupersedeMemory(old_memory_id=old, new_memory_id=new)
-    first = await world.outcome(job(command, idempotency_key="k"))
-    again = await world.outcome(job(command, idempotency_key="k"))
+    first = await world.complete(assignment(command, idempotency_key="k"))
+    again = await world.complete(assignment(command, idempotency_key="k"))
     assert msgspec.to_builtins(first.reply) == msgspec.to_builtins(again.reply)
     await world.ask(Forgotten, ForgetMemory(memory_id=old, erase=True))
-    erased = (await world.outcome(job(command, idempotency_key="k"))).reply
+    erased = (await world.complete(assignment(command, idempotency_key="k"))).reply
     assert isinstance(erased, Forgotten)
     assert (erased.status, erased.id) == ("erased", old)

@@ -44,7 +44,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.memories import reading
-from tests.jobs import OWNER, job
+from tests.assignments import OWNER, assignment
 from tests.workers.conftest import World
 
 PAST, LATER = datetime(2024, 3, 9, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
@@ -115,7 +115,7 @@ async def test_totals_are_what_a_count_tells_after_any_writes(world: World, seed
     for number in range(60):
         make = chance.choice(commands(chance, stored))
         with suppress(EngramqError):  # memories may be archived, or somebody else's
-            reply = (await world.outcome(job(make(), principal=chance.choice((OWNER, OWNER, LENA))))).reply
+            reply = (await world.complete(assignment(make(), principal=chance.choice((OWNER, OWNER, LENA))))).reply
             done += 1
             stored += [reply.stored.id] if isinstance(reply, Stored) else []
         if number % 20 == 10:
@@ -128,7 +128,7 @@ async def test_totals_are_what_a_count_tells_after_any_writes(world: World, seed
     await world.upkeep.fold_totals()
     assert totals(world, KEPT) == before
     assert world.rows("select 1 from memory_totals where not is_folded or memories <= 0") == []
-    await world.outcome(job(DeleteTenant()))
+    await world.complete(assignment(DeleteTenant()))
     assert world.count("memory_totals") == 0
 
 
@@ -150,12 +150,12 @@ async def test_projects_and_facets_count_what_lists_show(world: World) -> None:
         }
         memory = (await world.keep(state, project="shop", **ends.get(state, {}))).stored
         if state == "archived":
-            await world.outcome(job(ForgetMemory(memory_id=memory.id)))
+            await world.complete(assignment(ForgetMemory(memory_id=memory.id)))
         elif state == "rejected":
-            await world.outcome(job(VerifyMemory(memory_id=memory.id, verification=Verification.REJECTED)))
+            await world.complete(assignment(VerifyMemory(memory_id=memory.id, verification=Verification.REJECTED)))
         elif state == "superseded":
             new = (await world.keep("in its place")).stored
-            await world.outcome(job(SupersedeMemory(old_memory_id=memory.id, new_memory_id=new.id)))
+            await world.complete(assignment(SupersedeMemory(old_memory_id=memory.id, new_memory_id=new.id)))
     await world.keep("captured", project="bakery", partition=Partition.UNTRUSTED)
     stats = await world.ask(Stats, MemoryStats(partitions=BOTH))
     assert {entry.project: entry.memories for entry in stats.projects} == {"shop": 2, None: 1, "bakery": 1}
@@ -179,7 +179,7 @@ async def test_a_deletion_leaves_no_project_whoever_counts_meanwhile(world: Worl
     with psycopg.connect(world.database.owner_url) as counting:
         counting.execute(lock)
         async with asyncio.TaskGroup() as tasks:
-            deleting = tasks.create_task(world.outcome(job(DeleteTenant())))
+            deleting = tasks.create_task(world.complete(assignment(DeleteTenant())))
             while not deleting.done() and not world.rows(waits):
                 await asyncio.wait([deleting], timeout=0.01)
             counting.rollback()

@@ -21,12 +21,12 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
 from engramq.workers.db.database import Work
 from engramq.workers.embedders.interface import Vectors
-from engramq.workers.queue.contract import FollowUp, LeaseLost, Outcome, OutcomeUnknown
+from engramq.workers.queue.contract import Completion, FollowUp, LeaseLost, ResultUnknown
 from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.sectors.model import SectorGuess, SectorModel, UnusableWeights
 from engramq.workers.upkeep import unfinished
 from engramq.workers.upkeep.unfinished import Unfinished
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.scenarios.stage import until
 from tests.workers.conftest import World
 
@@ -82,7 +82,7 @@ async def test_when_their_work_fails_each_is_to_be_carried_out_again(world: Worl
 
     interrupted(world, fail)
     outcomes = await asyncio.gather(*(classified(world, stored.id) for _ in range(2)), return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [RuntimeError, OutcomeUnknown]
+    assert [type(outcome) for outcome in outcomes] == [RuntimeError, ResultUnknown]
     assert sectors(world)[RECIPE][1] is None
 
 
@@ -113,9 +113,9 @@ async def test_small_talk_fits_no_sector_and_is_told_once(world: World) -> None:
 async def test_a_choice_gives_a_sector_to_what_fits_none(world: World) -> None:
     stored = (await world.keep(TALK)).stored
     await classified(world, stored.id)
-    await world.outcome(job(UpdateMemory(memory_id=stored.id, speaker="Ada")))
+    await world.complete(assignment(UpdateMemory(memory_id=stored.id, speaker="Ada")))
     assert sectors(world)[TALK][:2] == (None, SectorSource.NONE)
-    await world.outcome(job(UpdateMemory(memory_id=stored.id, sector=Sector.EMOTIONAL)))
+    await world.complete(assignment(UpdateMemory(memory_id=stored.id, sector=Sector.EMOTIONAL)))
     assert sectors(world)[TALK] == (Sector.EMOTIONAL, SectorSource.MANUAL, None)
 
 
@@ -140,7 +140,7 @@ async def test_the_vector_is_used_where_the_model_knows_its_maker(world: World) 
 
 
 async def test_a_sector_that_was_given_is_manual_and_final(world: World) -> None:
-    stored = await world.outcome(job(StoreMemory(content=RECIPE, sector=Sector.EMOTIONAL, standing=False)))
+    stored = await world.complete(assignment(StoreMemory(content=RECIPE, sector=Sector.EMOTIONAL, standing=False)))
     assert asked(stored.follow_ups) == []
     (row,) = world.rows("select node_id::text as id from memories")
     assert await classified(world, row["id"]) == 0
@@ -172,17 +172,17 @@ async def test_the_sector_of_an_older_content_is_not_written_and_an_erased_memor
 @pytest.mark.promise("QP-12")
 async def test_a_worker_without_its_lease_writes_no_sector(world: World) -> None:
     stored = (await world.keep(RECIPE)).stored
-    late = job(ClassifySectors(memory_ids=(stored.id,)))
+    late = assignment(ClassifySectors(memory_ids=(stored.id,)))
     late.lease.lost = True
     with pytest.raises(LeaseLost):
-        await world.outcome(late)
+        await world.complete(late)
     assert sectors(world)[RECIPE] == (None, None, None)
 
 
 async def test_a_choice_replaces_the_automatic_sector_and_its_confidence(world: World) -> None:
     stored = (await world.keep(RECIPE)).stored
     await classified(world, stored.id)
-    await world.outcome(job(UpdateMemory(memory_id=stored.id, sector=Sector.EPISODIC)))
+    await world.complete(assignment(UpdateMemory(memory_id=stored.id, sector=Sector.EPISODIC)))
     assert await classified(world, stored.id) == 0
     assert sectors(world)[RECIPE] == (Sector.EPISODIC, SectorSource.MANUAL, None)
 
@@ -190,9 +190,9 @@ async def test_a_choice_replaces_the_automatic_sector_and_its_confidence(world: 
 @pytest.mark.parametrize("key", ["once", None])
 async def test_a_store_asks_for_the_sector_again_when_it_is_replayed(world: World, key: str | None) -> None:
     """With a key the ledger is asked first; without one what the second try had asked for is undone with it."""
-    first = job(StoreMemory(content=RECIPE), idempotency_key=key)
+    first = assignment(StoreMemory(content=RECIPE), idempotency_key=key)
     again = repeated(first) if key is None else repeated(first, id=uuid7())
-    outcomes = [await world.outcome(first), await world.outcome(again)]
+    outcomes = [await world.complete(first), await world.complete(again)]
     assert [outcome.replayed for outcome in outcomes] == [False, key is not None]
     (row,) = world.rows("select node_id::text as id from memories")
     assert [asked(outcome.follow_ups) for outcome in outcomes] == [[(row["id"],)]] * 2
@@ -211,18 +211,18 @@ async def test_an_import_of_another_content_has_what_fitted_no_sector_told_again
 
 async def test_pending_memories_are_classified_when_they_have_their_vectors(world: World) -> None:
     world.model.down = True
-    stored = await world.outcome(job(StoreMemory(content=RECIPE)))
+    stored = await world.complete(assignment(StoreMemory(content=RECIPE)))
     assert asked(stored.follow_ups) == []
     (row,) = world.rows("select node_id::text as id, state from memories")
     assert row["state"] == MemoryState.PENDING
     assert await classified(world, row["id"]) == 0
     world.model.down = False
-    embedded = await world.outcome(job(EmbedPending(memory_ids=(row["id"],))))
+    embedded = await world.complete(assignment(EmbedPending(memory_ids=(row["id"],))))
     assert asked(embedded.follow_ups) == [(row["id"],)]
 
 
-async def imported(world: World, *records: ImportRecord, on_duplicate: OnDuplicate = OnDuplicate.SKIP) -> Outcome:
-    return await world.outcome(job(ImportBatch(records=records, on_duplicate=on_duplicate)))
+async def imported(world: World, *records: ImportRecord, on_duplicate: OnDuplicate = OnDuplicate.SKIP) -> Completion:
+    return await world.complete(assignment(ImportBatch(records=records, on_duplicate=on_duplicate)))
 
 
 async def test_an_import_asks_for_the_sectors_that_it_was_not_given_in_batches(world: World) -> None:
@@ -242,7 +242,7 @@ async def test_an_import_of_another_content_has_its_sector_told_again_unless_it_
     await imported(world, *[ImportRecord(content=f"{RECIPE} {name}", external_id=name) for name in names])
     ids = [row["id"] for row in world.rows("select id::text from nodes order by external_id")]
     await classified(world, *ids)
-    await world.outcome(job(UpdateMemory(memory_id=ids[1], sector=Sector.EPISODIC)))
+    await world.complete(assignment(UpdateMemory(memory_id=ids[1], sector=Sector.EPISODIC)))
     again = [ImportRecord(content=f"New content {name}", external_id=name) for name in names]
     outcome = await imported(world, *again, on_duplicate=OnDuplicate.UPDATE)
     assert asked(outcome.follow_ups) == [tuple(ids)]

@@ -105,7 +105,7 @@ def test_a_group_is_never_on_both_sides_and_every_text_is_tested_once(numbers: l
 
 
 def test_a_text_that_is_written_for_sure_is_told_by_its_own_head() -> None:
-    """Three blocks of columns: sectors, outcomes, registers; the feature says written below zero, talk above."""
+    """Three blocks of columns: sectors, classes, registers; the feature says written below zero, talk above."""
     weights = np.zeros((2, 13))
     weights[1, 1], weights[1, 5 + NOTHING] = 9.0, 9.0
     weights[0, 11:] = -99.0, 99.0

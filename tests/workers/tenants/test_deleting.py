@@ -14,9 +14,9 @@ from engramq.schemas.envelope import Principal, PrincipalId
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope, WorkerKind
-from engramq.workers.queue.contract import Job, LeaseLost
+from engramq.workers.queue.contract import Assignment, LeaseLost
 from engramq.workers.tenants import deletion
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World, world
 from tests.workers.tenants.tables import Tenant, furnish, snapshot, tenant_tables
@@ -46,8 +46,8 @@ def acme(owner: Connection) -> Tenant:
     return furnish(owner, "acme")
 
 
-def deleting(**more: Any) -> Job:
-    return job(DeleteTenant(**more), namespace="acme")
+def deleting(**more: Any) -> Assignment:
+    return assignment(DeleteTenant(**more), namespace="acme")
 
 
 async def test_everything_of_a_tenant_goes_and_nothing_of_another(
@@ -60,7 +60,7 @@ async def test_everything_of_a_tenant_goes_and_nothing_of_another(
     audited = len(snapshot(owner, "acme")["audit_log"])
     command = deleting(reason="contract ended")
 
-    reply = (await world.outcome(command)).reply
+    reply = (await world.complete(command)).reply
 
     assert isinstance(reply, TenantDeleted)
     counts = (reply.memory_count, reply.node_count, reply.edge_count, reply.link_count, reply.token_count)
@@ -74,7 +74,7 @@ async def test_everything_of_a_tenant_goes_and_nothing_of_another(
     assert {entry["action"] for entry in entries} == {"delete_tenant"}
     assert {entry["reason"] for entry in entries} == {"contract ended"}
     assert len(left["audit_log"]) == audited + len(entries)
-    assert (await world.outcome(repeated(command, attempt=2))).reply == reply
+    assert (await world.complete(repeated(command, attempt=2))).reply == reply
     assert acme.namespace == "acme"
 
 
@@ -97,10 +97,10 @@ async def test_a_deletion_that_was_broken_off_is_finished_and_tells_the_whole(
 
     monkeypatch.setattr(deletion.TenantDeletion, "run", losing)
     with pytest.raises(LeaseLost):
-        await world.outcome(command)
+        await world.complete(command)
     assert world.count("memories") == 3
     await world.keep("written since", namespace="acme")
-    reply = (await world.outcome(repeated(command, attempt=2))).reply
+    reply = (await world.complete(repeated(command, attempt=2))).reply
     assert isinstance(reply, TenantDeleted)
     assert reply.memory_count == 7
     assert [row["content"] for row in world.rows("select content from memories")] == ["written since"]
@@ -118,15 +118,15 @@ async def test_what_waits_in_redis_for_the_tenant_goes_too(world: World, redis_u
             await redis.zadd(session.sessions, {session.name: 1e15})
             await redis.zadd(session.principals, {session.sessions: 1e15})
         waiting = [
-            job(StoreMemory(content="The safe opens with 1234"), namespace="acme"),
-            job(StoreMemory(content="The safe opens with 1234"), namespace="other"),
+            assignment(StoreMemory(content="The safe opens with 1234"), namespace="acme"),
+            assignment(StoreMemory(content="The safe opens with 1234"), namespace="other"),
             deleting(),
         ]
         for item in waiting:
             name = f"{item.envelope.id}.1"
             await redis.set(JOB_KEY + name, encode_job([encode(item.envelope)], time.time_ns() // 1_000_000))
             await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
-        await world.outcome(deleting())
+        await world.complete(deleting())
         jobs = [await redis.get(JOB_KEY + f"{item.envelope.id}.1") or b"" for item in waiting]
         assert [b"acme" in item or b"other" in item for item in jobs] == [False, True, True]
         assert await redis.exists(*mine[:4]) == 0
@@ -135,7 +135,7 @@ async def test_what_waits_in_redis_for_the_tenant_goes_too(world: World, redis_u
 
 async def test_a_tenant_may_begin_again(world: World) -> None:
     await world.keep("before", namespace="acme")
-    await world.outcome(deleting())
+    await world.complete(deleting())
     await world.keep("after", namespace="acme")
     assert [row["content"] for row in world.rows("select content from memories")] == ["after"]
     described = await world.ask(TenantDescribed, DescribeTenant(), namespace="acme")
@@ -150,7 +150,7 @@ async def test_only_admins_may_and_a_namespace_that_is_none_is_not_made(world: W
     ):
         for command in (DescribeTenant(), DeleteTenant()):
             with refused(FaultCode.FORBIDDEN):
-                await world.outcome(job(command, namespace="acme", principal=principal))
+                await world.complete(assignment(command, namespace="acme", principal=principal))
     assert world.count("memories") == 1
     assert (await world.ask(TenantDescribed, DescribeTenant(), namespace="nobody's")).status == "not_found"
     assert world.rows("select count(*) as n from namespaces")[0]["n"] == 1

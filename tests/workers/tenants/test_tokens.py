@@ -21,8 +21,8 @@ from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
 from engramq.workers.auth import tokens
 from engramq.workers.auth.handlers import authenticate
 from engramq.workers.db.database import Store
+from tests.assignments import assignment
 from tests.conftest import Database
-from tests.jobs import job
 from tests.running import runner
 
 UNKNOWN_ID = "0199c1de-0000-7000-8000-000000000000"
@@ -30,7 +30,7 @@ UNKNOWN_ID = "0199c1de-0000-7000-8000-000000000000"
 
 async def identity(store: Store, token: str) -> Identity:
     command = Authenticate(token_sha256=token_digest(token))
-    reply = (await runner(store, authenticate).run(job(command, namespace=SYSTEM_NAMESPACE))).reply
+    reply = (await runner(store, authenticate).run(assignment(command, namespace=SYSTEM_NAMESPACE))).reply
     assert isinstance(reply, Identity)
     return reply
 

@@ -29,7 +29,7 @@ from engramq.workers.search.copies import SEARCHES_FIRST
 from engramq.workers.upkeep import pieces
 from engramq.workers.upkeep.pieces import PIECE_BYTES, Pieces, pieces_of
 from engramq.workers.upkeep.reembedding import Reembedding
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.conftest import SwitchedEmbedder, World
 
 pytestmark = pytest.mark.own_database
@@ -80,7 +80,7 @@ class Long:
 
     async def found(self, query: str, **parameters: object) -> list[Memory]:
         """Search, and do what is done after the reply: from the second search on there is a copy."""
-        outcome = await self.world.outcome(job(SearchMemories(query=query, **parameters)))  # type: ignore[arg-type]
+        outcome = await self.world.complete(assignment(SearchMemories(query=query, **parameters)))  # type: ignore[arg-type]
         assert isinstance(outcome.reply, MemoryList)
         if outcome.after_reply is not None:
             await outcome.after_reply(None)
@@ -163,9 +163,9 @@ async def test_pieces_go_with_the_content_and_with_the_model(long: Long) -> None
     await work.run()
     assert long.counted(HAVING) == 1
     changed = ImportRow(external_id="minutes", content=BEGINNING + "The ferry sank.")
-    await long.world.outcome(job(ImportMemories(records=(changed,), on_duplicate=OnDuplicate.UPDATE)))
+    await long.world.complete(assignment(ImportMemories(records=(changed,), on_duplicate=OnDuplicate.UPDATE)))
     assert long.counted(HAVING) == 0
-    await long.world.outcome(job(EmbedPending(memory_ids=(kept.stored.id,))))
+    await long.world.complete(assignment(EmbedPending(memory_ids=(kept.stored.id,))))
     await work.run()
     assert long.counted(HAVING) == 1
     other = await long.use(FarSighted())

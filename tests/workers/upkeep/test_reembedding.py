@@ -29,7 +29,7 @@ from engramq.workers.search import copies
 from engramq.workers.search.question import Question
 from engramq.workers.upkeep import reembedding
 from engramq.workers.upkeep.reembedding import Reembedding
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.running import opened
 from tests.workers.conftest import SwitchedEmbedder, World
 
@@ -103,7 +103,7 @@ class Change:
     async def search(self, query: str, **parameters: Any) -> MemoryList:
         """Search, and do what is done after the reply."""
         asked = SearchMemories(query=query, partitions=BOTH, limit=20, **parameters)
-        outcome = await self.world.outcome(job(asked))
+        outcome = await self.world.complete(assignment(asked))
         if outcome.after_reply is not None:
             await outcome.after_reply(None)
         assert isinstance(outcome.reply, MemoryList)

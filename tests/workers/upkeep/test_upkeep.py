@@ -29,7 +29,7 @@ from engramq.workers.queue.contract import FollowUp
 from engramq.workers.upkeep import schedule, unfinished
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.conftest import World
 
 
@@ -100,7 +100,7 @@ async def test_a_namespace_whose_upkeep_fails_keeps_no_other_waiting(world: Worl
     for namespace in ("aaa", "zzz"):
         memory = (await world.keep("expires", namespace=namespace)).stored.id
         world.rows("update memories set expires_at = now() - interval '1 hour' where node_id = %s returning 1", memory)
-        await world.outcome(job(StoreMemory(content="old"), namespace=namespace))
+        await world.complete(assignment(StoreMemory(content="old"), namespace=namespace))
     world.rows("update ledger set created_at = now() - interval '8 days' returning 1")
     world.rows(
         "create function fail() returns trigger language plpgsql as $$ begin "
@@ -125,7 +125,7 @@ async def test_a_namespace_whose_rows_cannot_be_read_keeps_no_other_waiting_nor_
 ) -> None:
     trim, trimmed = schedule.trim, list[str]()
     for namespace in ("aaa", "zzz"):
-        await world.outcome(job(StoreMemory(content="old"), namespace=namespace))
+        await world.complete(assignment(StoreMemory(content="old"), namespace=namespace))
     world.rows("update ledger set created_at = now() - interval '8 days' returning 1")
 
     async def overflow_at_the_first(tx: Transaction, query: str) -> int:
@@ -173,9 +173,9 @@ async def test_while_the_database_is_away_upkeep_ends_at_the_first_namespace(
 
 
 async def test_old_commands_are_forgotten_and_new_ones_kept(world: World) -> None:
-    old, new = job(StoreMemory(content="old"), idempotency_key="old"), job(StoreMemory(content="new"))
+    old, new = assignment(StoreMemory(content="old"), idempotency_key="old"), assignment(StoreMemory(content="new"))
     for item in (old, new):
-        await world.outcome(item)
+        await world.complete(item)
     world.rows("update ledger set created_at = now() - interval '8 days' where command_id = %s", old.envelope.id)
     await world.upkeep.trim()
     assert [str(row["command_id"]) for row in world.rows("select * from ledger")] == [new.envelope.id]

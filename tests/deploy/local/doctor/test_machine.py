@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import up as up_command
-from engramq.deploy.local import lease
+from engramq.deploy.local import stack_hold
 from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.machine import descriptors_check, stack_checks
 from engramq.deploy.local.embedded.process import ProcessIdentity
@@ -63,8 +63,8 @@ def test_nothing_is_wrong_where_nothing_was_started_yet(alone: Environment, doct
 def test_a_stack_that_stops_meanwhile_is_looked_at_again(
     alone: Environment, doctor: Command, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "SUPERVISOR_COMMAND", FAKE_STACK)
-    held, look = lease.take_lease(home, "stdio", alone, BOUND_S), examination._look
+    monkeypatch.setattr(stack_hold, "SUPERVISOR_COMMAND", FAKE_STACK)
+    held, look = stack_hold.hold_stack(home, "stdio", alone, BOUND_S), examination._look
 
     def look_late(*_: Any) -> list[Check]:
         monkeypatch.setattr(examination, "_look", look)

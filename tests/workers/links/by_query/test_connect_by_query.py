@@ -23,8 +23,8 @@ from engramq.schemas.vocabulary import ALL_SCOPES, IfExists, Partition, QueryLin
 from engramq.workers.db import ledger
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.replies import restore_answer
+from tests.assignments import assignment, repeated
 from tests.conftest import Database
-from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.scenarios.stage import agent_of, stage_settings, staged
 from tests.workers.links.by_query.conftest import CAP, Study
@@ -40,7 +40,7 @@ def asking(**parameters: Any) -> ConnectByQuery:
 async def test_what_both_queries_mean_is_linked_as_connect_would(study: Study) -> None:
     kettle, pump = await study.keep(KETTLE), await study.keep(PUMP)
     await study.keep("The bridge opens at noon")
-    given = job(
+    given = assignment(
         ConnectByQuery(
             source_query="kettle kitchen whistles minor",
             target_query="pump cellar oil week",
@@ -48,7 +48,7 @@ async def test_what_both_queries_mean_is_linked_as_connect_would(study: Study) -
             note="n",
         )
     )
-    outcome = await study.world.outcome(given)
+    outcome = await study.world.complete(given)
     reply = outcome.reply
     assert isinstance(reply, QueryConnected)
     assert reply.action is QueryLinkAction.CONNECTED
@@ -163,15 +163,15 @@ async def test_the_same_key_gives_the_first_reply(study: Study, *, dry_run: bool
     assert first.source_content == KETTLE
     assert study.world.count("edges") == (0 if dry_run else 1)
     with refused(FaultCode.IDEMPOTENCY_CONFLICT):
-        await study.world.outcome(job(asking(note="other", dry_run=dry_run), **key))
+        await study.world.complete(assignment(asking(note="other", dry_run=dry_run), **key))
 
 
 @pytest.mark.promise("MT-19")
 async def test_the_ledger_keeps_no_contents_and_an_erased_memory_is_told(study: Study) -> None:
     await study.keep(KETTLE)
     pump = await study.keep(PUMP)
-    given = job(asking())
-    first = (await study.world.outcome(given)).reply
+    given = assignment(asking())
+    first = (await study.world.complete(given)).reply
     kept = "".join(study.everything()["ledger"])
     assert not any(word in kept for word in ("kettle", "pump"))
 
@@ -185,10 +185,10 @@ async def test_the_ledger_keeps_no_contents_and_an_erased_memory_is_told(study: 
     assert (told.source_content, told.target_content, told.connect_result) == (
         KETTLE, PUMP, first.connect_result,  # type: ignore[attr-defined]
     )  # fmt: skip
-    again = (await study.world.outcome(repeated(given, attempt=2))).reply
+    again = (await study.world.complete(repeated(given, attempt=2))).reply
     assert again == first
     await study.world.ask(Forgotten, ForgetMemory(memory_id=pump, erase=True))
-    gone = (await study.world.outcome(repeated(given, attempt=3))).reply
+    gone = (await study.world.complete(repeated(given, attempt=3))).reply
     assert isinstance(gone, Forgotten)
     assert (gone.status, gone.id) == ("erased", pump)
 
@@ -215,7 +215,7 @@ async def test_an_untrusted_principal_may_not(study: Study) -> None:
     await study.keep(KETTLE)
     principal = Principal(name="web", scopes=ALL_SCOPES, untrusted=True)
     with refused(FaultCode.FORBIDDEN):
-        await study.world.outcome(job(asking(dry_run=True), principal=principal))
+        await study.world.complete(assignment(asking(dry_run=True), principal=principal))
 
 
 async def test_without_the_model_it_is_unavailable_and_nothing_is_kept(study: Study) -> None:
@@ -223,7 +223,7 @@ async def test_without_the_model_it_is_unavailable_and_nothing_is_kept(study: St
     before = study.everything()
     study.world.model.down = True
     with refused(FaultCode.UNAVAILABLE) as faults:
-        await study.world.outcome(job(asking()))
+        await study.world.complete(assignment(asking()))
     assert faults[0].retry_after_s is UNSET
     assert study.everything() == before
     study.world.model.down = False

@@ -153,11 +153,11 @@ NEAR = [
 async def world(database: Database, store: Store, redis_url: str, key_prefix: str) -> AsyncIterator[World]:
     async with (
         BatchingEmbedder(MiniLmEmbedder()) as embedder,
-        Inspection(lanes_at(redis_url, Keys(key_prefix))) as mailboxes,
+        Inspection(lanes_at(redis_url, Keys(key_prefix))) as inspection,
     ):
         never = Unfinished(store=store, older_than_s=3600.0)
         upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
-        yield World(database, store, SwitchedEmbedder(), embedder, upkeep, mailboxes, read_settings({}))
+        yield World(database, store, SwitchedEmbedder(), embedder, upkeep, inspection, read_settings({}))
 
 
 @pytest.mark.long

@@ -27,7 +27,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Sector, Verification
 from engramq.workers.db import vectors
 from engramq.workers.memories import duplicates
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -178,13 +178,13 @@ async def test_what_is_hidden_is_no_duplicate(world: World) -> None:
 
 async def test_a_merge_repeated_changes_nothing_more(world: World) -> None:
     ids = [await keep(world) for _ in range(3)]
-    command = job(merging({ids[2]: ids[:2]}))
-    reply = (await world.outcome(command)).reply
+    command = assignment(merging({ids[2]: ids[:2]}))
+    reply = (await world.complete(command)).reply
     assert isinstance(reply, DuplicatesMerged)
     assert (reply.merged, reply.left) == (2, [])
     assert superseded(world) == {ids[0]: ids[2], ids[1]: ids[2]}
     before = world.rows("select * from memories order by node_id"), world.count("audit_log"), world.count("edges")
-    assert (await world.outcome(repeated(command, attempt=2))).reply == reply
+    assert (await world.complete(repeated(command, attempt=2))).reply == reply
     again = await merge(world, {ids[2]: ids[:2]})
     assert (again.merged, again.left) == (0, ids[:2])
     after = world.rows("select * from memories order by node_id"), world.count("audit_log"), world.count("edges")
@@ -212,7 +212,7 @@ async def test_only_administrators_find_and_merge(world: World) -> None:
             merging({ids[1]: [ids[0]]}),
         ):
             with refused(FaultCode.FORBIDDEN):
-                await world.outcome(job(command, principal=principal))
+                await world.complete(assignment(command, principal=principal))
     assert superseded(world) == {}
 
 
@@ -231,7 +231,7 @@ async def test_steps_are_bounded(world: World) -> None:
 async def test_without_a_model_nothing_is_found_and_the_caller_is_told(world: World) -> None:
     world.model.down = True
     with refused(FaultCode.UNAVAILABLE):
-        await world.outcome(job(FindDuplicates(by="vector")))
+        await world.complete(assignment(FindDuplicates(by="vector")))
 
 
 async def test_every_step_goes_on_where_the_last_one_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

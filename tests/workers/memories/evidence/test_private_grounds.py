@@ -24,7 +24,7 @@ from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, EvidenceFilter, Scope, Visibility
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -47,7 +47,7 @@ async def kept(world: World, content: str, who: Principal, ground: str = "", **f
 
 async def refusal(world: World, command: Any) -> Fault:
     with refused(FaultCode.INVALID_PARAMETER) as faults:
-        await world.outcome(job(command, principal=BOB))
+        await world.complete(assignment(command, principal=BOB))
     return faults[0]
 
 

@@ -49,7 +49,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.privacy import change_privacy
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.tenants.handlers import hand_over
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.promise("PV-5")
@@ -177,8 +177,10 @@ async def test_why_somebody_consents_to_share_is_told_to_the_owner_alone(world: 
 
 
 async def test_no_command_about_something_private_is_known_once_that_is_gone(world: World) -> None:
-    storing = job(StoreMemory(content="The heron nests by the pond", visibility=Visibility.PRIVATE), principal=ADA)
-    stored = (await world.outcome(storing)).reply
+    storing = assignment(
+        StoreMemory(content="The heron nests by the pond", visibility=Visibility.PRIVATE), principal=ADA
+    )
+    stored = (await world.complete(storing)).reply
     private = str(stored.stored.id)  # type: ignore[attr-defined]  # the reply of a store
     await erased(world, private)
     for reader, status in ((ADA, CommandStatus.DONE), (ROOT, CommandStatus.UNKNOWN)):

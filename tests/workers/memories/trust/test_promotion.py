@@ -21,7 +21,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Partition, Scope, Verification
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -223,7 +223,7 @@ async def test_a_pending_memory_is_promoted_and_completed_later(world: World) ->
     assert (await promote(world, memory_id)).memory.state is MemoryState.PENDING
     world.model.down = False
     for follow_up in await world.upkeep.look():
-        await world.outcome(job(follow_up.command, namespace=follow_up.namespace))
+        await world.complete(assignment(follow_up.command, namespace=follow_up.namespace))
     (row,) = standing(world)
     assert (row["partition"], row["state"], row["embedding"] is None) == ("trusted", MemoryState.ACTIVE, False)
 
@@ -231,14 +231,18 @@ async def test_a_pending_memory_is_promoted_and_completed_later(world: World) ->
 @pytest.mark.promise("TP-18")
 async def test_the_answer_of_a_promotion_is_kept_without_content(world: World) -> None:
     memory_id = await research(world, "The goose is called Zenzi", verification=Verification.VERIFIED)
-    given = job(PromoteMemory(record_id=memory_id), principal=REVIEWER, idempotency_key="k")
-    first = await world.outcome(given)
+    given = assignment(PromoteMemory(record_id=memory_id), principal=REVIEWER, idempotency_key="k")
+    first = await world.complete(given)
     assert "Zenzi" not in str(world.rows("select answer::text from ledger where command = 'memory_promote_to_trusted'"))
-    again = await world.outcome(repeated(given, attempt=2))
-    replayed = await world.outcome(job(PromoteMemory(record_id=memory_id), principal=REVIEWER, idempotency_key="k"))
+    again = await world.complete(repeated(given, attempt=2))
+    replayed = await world.complete(
+        assignment(PromoteMemory(record_id=memory_id), principal=REVIEWER, idempotency_key="k")
+    )
     assert first.reply == again.reply == replayed.reply
     await world.ask(Forgotten, ForgetMemory(memory_id=memory_id, erase=True))
-    erased = await world.outcome(job(PromoteMemory(record_id=memory_id), principal=REVIEWER, idempotency_key="k"))
+    erased = await world.complete(
+        assignment(PromoteMemory(record_id=memory_id), principal=REVIEWER, idempotency_key="k")
+    )
     assert isinstance(erased.reply, Forgotten)
     assert (erased.reply.status, erased.reply.id) == ("erased", memory_id)
 

@@ -17,8 +17,8 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Verification
 from engramq.workers.db.transaction import Sent, Transaction
+from tests.assignments import OWNER, assignment
 from tests.conftest import Database
-from tests.jobs import OWNER, job
 from tests.lanes import lanes_at
 from tests.scenarios.stage import until
 from tests.workers.conftest import World
@@ -134,7 +134,7 @@ async def test_a_database_that_refuses_at_any_step_leaves_the_memory_where_it_wa
         with monkeypatch.context() as during:
             Steps(world, fill_disk, at, before=before).install(during)
             with pytest.raises(EngramqError) as caught:
-                await world.outcome(job(PromoteMemory(record_id=memory_id)))
+                await world.complete(assignment(PromoteMemory(record_id=memory_id)))
         assert caught.value.fault.code is FaultCode.UNAVAILABLE
         assert places(world) == UNTRUSTED
     assert world.count("audit_log") == 0

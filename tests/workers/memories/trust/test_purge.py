@@ -16,8 +16,8 @@ from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, WorkerKind
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import purge as purging
-from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
-from tests.jobs import job, repeated
+from engramq.workers.queue.contract import LeaseLost, ResultUnknown
+from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -92,8 +92,10 @@ async def test_a_purge_of_a_project_tells_the_audit_no_name_and_takes_no_star(wo
 
 async def test_the_whole_purge_and_each_memory_of_it_are_audited_by_id_only(world: World) -> None:
     ids = await keep(world, *(f"Zenzi the goose number {number}" for number in range(5)), thread="Zenzi's")
-    command = job(PurgeMemories(thread="Zenzi's", since=datetime(2020, 1, 1, tzinfo=UTC), erase=True, reason="r"))
-    reply = (await world.outcome(command)).reply
+    command = assignment(
+        PurgeMemories(thread="Zenzi's", since=datetime(2020, 1, 1, tzinfo=UTC), erase=True, reason="r")
+    )
+    reply = (await world.complete(command)).reply
     assert isinstance(reply, Purged)
     assert reply.memory_ids == sorted(ids)
     entries = world.rows(
@@ -115,7 +117,7 @@ async def test_the_whole_purge_and_each_memory_of_it_are_audited_by_id_only(worl
     for table in tables:
         held = world.rows(f"select t::text as line from {table['name']} t")
         assert not [row for row in held if "Zenzi" in row["line"]], table
-    again = await world.outcome(repeated(command, attempt=2))
+    again = await world.complete(repeated(command, attempt=2))
     assert again.reply == reply
 
 
@@ -125,7 +127,7 @@ async def test_what_is_purged_leaves_the_queues_too(world: World, redis_url: str
     keys = Keys(key_prefix)
     async with Redis.from_url(redis_url) as redis:
         for secret in [*secrets, "harmless"]:
-            waiting = job(StoreMemory(content=secret))
+            waiting = assignment(StoreMemory(content=secret))
             name = f"{waiting.envelope.id}.1"
             await redis.set(JOB_KEY + name, encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000))
             await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
@@ -173,7 +175,7 @@ async def test_a_purge_that_was_broken_off_is_finished_and_tells_the_whole(
 ) -> None:
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
     ids = await keep(world, *(f"memory {number}" for number in range(10)), thread="t")
-    command = job(PurgeMemories(thread="t", erase=True), idempotency_key="k")
+    command = assignment(PurgeMemories(thread="t", erase=True), idempotency_key="k")
     erase, calls = purging.erase, 0
 
     async def losing(tx: Transaction, *arguments: Any) -> None:
@@ -185,9 +187,9 @@ async def test_a_purge_that_was_broken_off_is_finished_and_tells_the_whole(
 
     monkeypatch.setattr(purging, "erase", losing)
     with pytest.raises(LeaseLost):
-        await world.outcome(command)
+        await world.complete(command)
     assert world.count("memories") == 7
-    outcome = await world.outcome(repeated(command, attempt=2))
+    outcome = await world.complete(repeated(command, attempt=2))
     assert isinstance(outcome.reply, Purged)
     assert (outcome.reply.matched, outcome.reply.erased, outcome.reply.memory_ids) == (10, 10, sorted(ids))
     actions = [row["action"] for row in world.rows("select action from audit_log order by id")]
@@ -209,13 +211,13 @@ async def test_what_is_partly_done_is_never_said_not_to_be_applied(
         await erase(tx, *arguments)
 
     monkeypatch.setattr(purging, "erase", refusing)
-    command = job(PurgeMemories(thread="t", erase=True))
+    command = assignment(PurgeMemories(thread="t", erase=True))
     with refused(FaultCode.UNAVAILABLE):  # nothing is done yet
-        await world.outcome(command)
-    with pytest.raises(OutcomeUnknown):
-        await world.outcome(command)
+        await world.complete(command)
+    with pytest.raises(ResultUnknown):
+        await world.complete(command)
     assert world.count("memories") == 3
-    outcome = await world.outcome(repeated(command, attempt=2))
+    outcome = await world.complete(repeated(command, attempt=2))
     assert isinstance(outcome.reply, Purged)
     assert outcome.reply.erased == 5
 
@@ -228,18 +230,18 @@ async def test_a_purge_says_what_it_takes_and_needs_admin(world: World) -> None:
     for principal in principals:
         for erase in (False, True):
             with refused(FaultCode.FORBIDDEN):
-                await world.outcome(job(PurgeMemories(created_by="I/O", erase=erase), principal=principal))
+                await world.complete(assignment(PurgeMemories(created_by="I/O", erase=erase), principal=principal))
     assert left(world) == {"stays"}
     assert world.count("audit_log") == 0
 
 
 async def test_a_stored_reply_that_showed_a_purged_memory_shows_it_no_more(world: World) -> None:
     await keep(world, "The office is in Graz", thread="t")
-    second = job(StoreMemory(content="The office is in Graz, too"), idempotency_key="k")
-    first = await world.outcome(second)
+    second = assignment(StoreMemory(content="The office is in Graz, too"), idempotency_key="k")
+    first = await world.complete(second)
     assert isinstance(first.reply, Stored)
     assert len(first.reply.similar_memories) == 1
     await purge(world, thread="t", erase=True)
-    again = await world.outcome(repeated(second, attempt=2))
+    again = await world.complete(repeated(second, attempt=2))
     assert isinstance(again.reply, Stored)
     assert (again.reply.stored.content, again.reply.similar_memories) == ("The office is in Graz, too", [])

@@ -34,7 +34,7 @@ from engramq.workers.memories import purge as purging
 from engramq.workers.memories import purge_graph
 from engramq.workers.memories.purge_graph import PurgeFilters
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import OWNER, job, losing_lease, repeated
+from tests.assignments import OWNER, assignment, losing_lease, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -62,8 +62,8 @@ async def test_what_is_archived_is_listed_once_audited_and_restorable(
     await world.ask(Forgotten, ForgetMemory(memory_id=ids[0]))
     listed = await world.ask(Purged, PurgeMemories(thread="bad", unarchived=True))
     assert (listed.matched, listed.memory_ids) == (4, ids[1:])
-    command = job(PurgeMemories(thread="bad", archive=True, reason="odd"))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(thread="bad", archive=True, reason="odd"))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     assert (done.matched, done.archived, done.erased, done.memory_ids) == (4, 4, 0, ids[1:])
     assert states(world) == {**{f"bad {number}": "archived" for number in range(5)}, "good": "active"}
@@ -71,7 +71,7 @@ async def test_what_is_archived_is_listed_once_audited_and_restorable(
     assert [(row["action"], row["reason"]) for row in rows] == [("archive", "odd")] * 4 + [("purge", "odd")]
     assert (rows[0]["old"], rows[0]["new"]) == ({"state": "active", "partition": "trusted"}, {"state": "archived"})
     assert (rows[-1]["new"]["archived"], "erased" in rows[-1]["new"]) == (4, False)
-    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    assert (await world.complete(repeated(command, attempt=2))).reply == done
     assert (await world.ask(Purged, PurgeMemories(thread="bad", archive=True))).archived == 0
     assert (await world.ask(MemoryChanged, RestoreMemory(memory_id=ids[3]))).status == "restored"
     assert states(world)["bad 3"] == "active"
@@ -101,9 +101,9 @@ async def test_to_erase_and_to_archive_exclude_each_other(world: World) -> None:
         PurgeMemories(thread="bad", erase=True, unarchived=True),
     ):
         with refused(FaultCode.INVALID_PARAMETER):
-            await world.outcome(job(command))
+            await world.complete(assignment(command))
     with refused(FaultCode.INVALID_PARAMETER):
-        await world.outcome(job(PurgeMemories(archive=True)))
+        await world.complete(assignment(PurgeMemories(archive=True)))
     assert states(world) == {"stays": "active"}
 
 
@@ -143,8 +143,8 @@ async def test_a_principals_nodes_and_edges_go_and_come_back_as_they_were(
     assert [preview.id for preview in listed.kept_node_previews or ()] == [held.node_id]
     assert graph(world) == before
 
-    command = job(PurgeMemories(created_by="crawler", archive=True, reason="odd"))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(created_by="crawler", archive=True, reason="odd"))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     counts = (done.archived, done.node_count, done.edge_count, done.constitutive_count, done.link_count)
     assert counts == (1, 3, 3, 1, 0)
@@ -152,7 +152,7 @@ async def test_a_principals_nodes_and_edges_go_and_come_back_as_they_were(
     assert states(world)["The crawler's"] == "archived"
     named = world.rows("select name from nodes where name is not null order by name")
     assert [row["name"] for row in named] == ["Ada", "Bob", "Held"]
-    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    assert (await world.complete(repeated(command, attempt=2))).reply == done
     again = await world.ask(Purged, PurgeMemories(created_by="crawler", archive=True))
     assert (again.archived, again.node_count, again.edge_count) == (0, 0, 0)
 
@@ -184,14 +184,14 @@ async def test_archiving_a_graph_that_was_broken_off_is_finished_and_tells_the_w
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
     for number in range(8):
         await fact(world, "Ada", f"Eve {number}", CRAWLER)
-    command = job(PurgeMemories(created_by="crawler", archive=True))
+    command = assignment(PurgeMemories(created_by="crawler", archive=True))
     losing = losing_lease(command)
     kinds = [replace(kind, take=losing(kind.take)) for kind in purge_graph.ARCHIVED]
     monkeypatch.setattr(purge_graph, "ARCHIVED", kinds)
     with pytest.raises(LeaseLost):
-        await world.outcome(command)
+        await world.complete(command)
     assert (world.count("edges"), world.count("deleted_graph")) == (5, 3)
-    reply = (await world.outcome(repeated(command, attempt=2))).reply
+    reply = (await world.complete(repeated(command, attempt=2))).reply
     assert isinstance(reply, Purged)
     assert (reply.edge_count, reply.node_count, world.count("deleted_graph")) == (8, 9, 17)
 
@@ -199,7 +199,7 @@ async def test_archiving_a_graph_that_was_broken_off_is_finished_and_tells_the_w
 async def test_a_node_on_which_somebody_hangs_an_edge_meanwhile_stays(world: World) -> None:
     node = await world.ask(NodeAdded, AddNode(name="Held"), principal=CRAWLER)
     await fact(world, "Held", "Bob")
-    purge = job(PurgeMemories(created_by="crawler", archive=True))
+    purge = assignment(PurgeMemories(created_by="crawler", archive=True))
     command = purge.envelope.command
     assert isinstance(command, PurgeMemories)
     found, (_, nodes) = [{"id": UUID(node.node_id)}], purge_graph.ARCHIVED  # as it was found before the edge

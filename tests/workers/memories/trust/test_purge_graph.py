@@ -32,7 +32,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, Partition
 from engramq.workers.memories import purge as purging
 from engramq.workers.memories import purge_graph
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import OWNER, job, losing_lease, repeated
+from tests.assignments import OWNER, assignment, losing_lease, repeated
 from tests.workers.conftest import World
 
 CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
@@ -129,8 +129,8 @@ async def test_a_principals_purge_lists_snippets_and_takes_its_nodes_edges_and_l
     assert (listed.kept_node_count, [preview.id for preview in listed.kept_node_previews or ()]) == (1, [held.node_id])
     assert (len(names(world)), links(world)) == (6, 4)
 
-    command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     assert (done.erased, done.node_count, done.edge_count, done.constitutive_count, done.link_count) == (1, 3, 2, 1, 1)
     assert {preview.id for preview in done.edge_previews or ()} == {
@@ -144,20 +144,20 @@ async def test_a_principals_purge_lists_snippets_and_takes_its_nodes_edges_and_l
     assert {entry["reason"] for entry in entries} == {"poisoned"}
     assert entries[-1]["new"]["edges"] == 2
     assert "KNOWS" not in str(entries)
-    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    assert (await world.complete(repeated(command, attempt=2))).reply == done
     again = await purge(world, created_by="crawler")
     assert (again.matched, again.node_count, again.edge_count, again.link_count) == (0, 0, 0, 0)
     assert nowhere(world, "Mallory", "swordfish", "Eve", "Trudy")
 
 
 async def test_a_repeated_graph_command_shows_what_was_purged_no_more(world: World) -> None:
-    command = job(
+    command = assignment(
         AddEdge(source_name="Ada", target_name="Eve", relation="KNOWS", properties={"secret": "swordfish"}),
         principal=CRAWLER,
     )
-    await world.outcome(command)
+    await world.complete(command)
     await purge(world, created_by="crawler", erase=True)
-    again = (await world.outcome(repeated(command, attempt=2))).reply
+    again = (await world.complete(repeated(command, attempt=2))).reply
     assert isinstance(again, EdgeAdded)
     assert (again.relation, again.properties) == ("", {})
     assert facts(world) == set()
@@ -165,7 +165,7 @@ async def test_a_repeated_graph_command_shows_what_was_purged_no_more(world: Wor
 
 async def test_links_that_wait_go_too_and_supersessions_stay(world: World) -> None:
     old, new = await keep(world, "The office is in Graz"), await keep(world, "The office is in Linz")
-    await world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=CRAWLER))
+    await world.complete(assignment(SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=CRAWLER))
     world.model.down = True
     pending = await keep(world, "Not embedded yet")
     await connected(world, new, pending, CRAWLER)
@@ -207,14 +207,14 @@ async def test_a_purge_of_a_graph_that_was_broken_off_is_finished_and_tells_the_
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
     for number in range(8):
         await fact(world, "Ada", f"Eve {number}", CRAWLER)
-    command = job(PurgeMemories(created_by="crawler", erase=True))
+    command = assignment(PurgeMemories(created_by="crawler", erase=True))
     losing = losing_lease(command)
     kinds = [replace(kind, take=losing(kind.take)) for kind in purge_graph.ERASED]
     monkeypatch.setattr(purge_graph, "ERASED", kinds)
     with pytest.raises(LeaseLost):
-        await world.outcome(command)
+        await world.complete(command)
     assert len(facts(world)) == 5
-    reply = (await world.outcome(repeated(command, attempt=2))).reply
+    reply = (await world.complete(repeated(command, attempt=2))).reply
     assert isinstance(reply, Purged)
     assert (reply.edge_count, reply.node_count, names(world)) == (8, 9, set())
 
@@ -222,8 +222,8 @@ async def test_a_purge_of_a_graph_that_was_broken_off_is_finished_and_tells_the_
 async def test_the_ledger_keeps_no_snippets_of_a_list(world: World) -> None:
     await fact(world, "Ada", "Eve", CRAWLER)
     await keep(world, "The crawler's memory", CRAWLER)
-    command = job(PurgeMemories(created_by="crawler"))
-    await world.outcome(command)
+    command = assignment(PurgeMemories(created_by="crawler"))
+    await world.complete(command)
     (row,) = world.rows("select answer::text as answer from ledger where command = 'purge_memories'")
     assert not [word for word in ("Eve", "KNOWS", 'memory"') if word in row["answer"].replace("memory_", "")]
     report = await world.ask(CommandReport, GetCommand(command_id=command.envelope.id))
@@ -246,11 +246,11 @@ async def test_what_was_deleted_before_and_is_kept_goes_too(world: World, monkey
     assert early.deleted_count == 0
     listed = await purge(world, created_by="crawler")
     assert (listed.matched, listed.edge_count, listed.node_count, listed.deleted_count) == (0, 0, 0, 3)
-    command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     assert done.deleted_count == 3
-    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    assert (await world.complete(repeated(command, attempt=2))).reply == done
     assert nowhere(world, "Eve", "swordfish")
     entries = world.rows("select * from audit_log where command_id = %s order by id", command.envelope.id)
     assert [entry["action"] for entry in entries] == ["erase_deleted"] * 3 + ["purge"]
@@ -297,8 +297,8 @@ async def node(world: World, name: str, by: Principal = OWNER, **properties: Any
 
 async def test_nodes_that_stay_lose_what_the_principal_wrote_and_keep_what_others_did(world: World) -> None:
     poison = dict.fromkeys("abc", "swordfish")
-    first = job(AddNode(name="Held", properties=poison), principal=CRAWLER)
-    await world.outcome(first)
+    first = assignment(AddNode(name="Held", properties=poison), principal=CRAWLER)
+    await world.complete(first)
     await node(world, "Held", year=1843, b="ours")
     await node(world, "Held", CRAWLER, swordfish=1, year=1843)  # of which the year says nothing new
     await fact(world, "Bob", "Held")
@@ -311,8 +311,8 @@ async def test_nodes_that_stay_lose_what_the_principal_wrote_and_keep_what_other
     assert (archived.kept_node_count, archived.emptied_count) == (2, 0)
     assert world.rows("select properties from nodes where name = 'Held'") == before
 
-    command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     assert (done.kept_node_count, done.emptied_count, done.node_count) == (2, 1, 0)
     assert world.rows("select properties, updated_by from nodes where name = 'Held'") == [
@@ -321,7 +321,7 @@ async def test_nodes_that_stay_lose_what_the_principal_wrote_and_keep_what_other
     (entry, _) = world.rows("select * from audit_log where command_id = %s order by id", command.envelope.id)
     assert (entry["action"], entry["reason"]) == ("erase_properties", "poisoned")
     assert (entry["old"], entry["new"]) == ({"property_count": 3}, {"erased": True})
-    again = (await world.outcome(repeated(first, attempt=2))).reply
+    again = (await world.complete(repeated(first, attempt=2))).reply
     assert isinstance(again, NodeAdded)
     assert (again.name, again.properties) == ("Held", {})
     assert nowhere(world, "swordfish", but=("audit_log",))
@@ -338,14 +338,14 @@ async def test_proposals_of_a_principal_and_about_its_edges_go(world: World) -> 
     await propose_change(world, "Bob", OWNER, {"since": 1831})
     await world.ask(DeletionNeedsConsent, DeleteEdge(edge_id=ours.edge_id, reason="swordfish"), principal=CRAWLER)
     await world.ask(DeletionNeedsConsent, DeleteEdge(edge_id=past.edge_id))
-    await world.outcome(job(DeleteEdge(edge_id=past.edge_id), principal=CRAWLER))
+    await world.complete(assignment(DeleteEdge(edge_id=past.edge_id), principal=CRAWLER))
     await deleted(world, edge_id=past.edge_id)  # by consent of both; its proposal is used, and stays until the purge
     assert world.count("proposals") == 5
     early = await purge(world, created_by="crawler", until=datetime.now(UTC) - timedelta(days=1))
     assert early.proposal_count == 0
     assert (await purge(world, created_by="crawler")).proposal_count == 4
-    command = job(PurgeMemories(created_by="crawler", erase=True))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(created_by="crawler", erase=True))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     assert (done.proposal_count, done.edge_count, done.constitutive_count, done.deleted_count) == (4, 1, 1, 1)
     (left,) = world.rows("select change from proposals")

@@ -28,7 +28,7 @@ from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import ALL_SCOPES, OnDuplicate, Partition, Scope, Sector, Verification
-from tests.jobs import OWNER, job, repeated
+from tests.assignments import OWNER, assignment, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -88,7 +88,7 @@ def standing(world: World) -> Any:
 async def conflict(world: World, command: Any, principal: Principal = REVIEWER) -> Fault:
     before = standing(world)
     with refused(FaultCode.CONFLICT) as faults:
-        await world.outcome(job(command, principal=principal))
+        await world.complete(assignment(command, principal=principal))
     assert standing(world) == before
     return faults[0]
 
@@ -186,10 +186,10 @@ async def test_a_conflict_that_is_asked_for_again_keeps_no_text(world: World) ->
     memory_id = await written(world)
     seen = digest_of(await look(world, memory_id))
     await written(world, INJECTED)
-    first = job(verdicts(memory_id, seen)[0], principal=REVIEWER)
+    first = assignment(verdicts(memory_id, seen)[0], principal=REVIEWER)
     for given, text in ((first, INJECTED), (repeated(first), None)):
         with refused(FaultCode.CONFLICT) as faults:
-            await world.outcome(given)
+            await world.complete(given)
         assert faults[0].now == text
     assert INJECTED not in str(world.rows("select to_jsonb(l) as row from ledger l"))
 
@@ -201,7 +201,7 @@ async def test_a_change_that_comes_in_between_loses_or_is_noticed(world: World) 
 
     async def verify() -> str:
         try:
-            await world.outcome(job(verdicts(memory_id, seen)[0], principal=REVIEWER))
+            await world.complete(assignment(verdicts(memory_id, seen)[0], principal=REVIEWER))
         except EngramqError as refusal:
             return refusal.fault.code
         return "verified"

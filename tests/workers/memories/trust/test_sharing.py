@@ -60,7 +60,7 @@ from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import change_privacy
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.links.similarity import SimilarityLinker
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.running import opened
 from tests.scenarios.stage import until
@@ -213,7 +213,7 @@ async def test_links_of_a_private_memory_are_private(world: World) -> None:
     assert await links(world, ROOT, shared) == set()
     for who, own, other in ((ADA, mine, theirs), (BOB, theirs, mine)):
         with refused(FaultCode.MEMORY_NOT_ACTIVE) as faults:
-            await world.outcome(job(Connect(source=own, target=other), principal=who))
+            await world.complete(assignment(Connect(source=own, target=other), principal=who))
         assert "is not known" in faults[0].error
     await shown(world, ADA, mine, Visibility.SHARED)
     assert await links(world, ROOT, shared) == {mine}
@@ -226,7 +226,7 @@ async def test_nothing_private_replaces_what_everybody_sees(world: World) -> Non
     private = await kept(world, "The pond is shallow")
     for old, new in ((shared, private), (private, shared)):
         with refused(FaultCode.FORBIDDEN):
-            await world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=ADA))
+            await world.complete(assignment(SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=ADA))
     assert await sees(world, BOB, shared)
 
 
@@ -248,7 +248,7 @@ async def test_similar_memories_are_linked_to_nothing_that_others_keep_private(w
     assert (await world.keep(text, principal=ROOT)).similar_memories != []
     linker = world.services[SimilarityLinker]
     command = LinkActivated(memories=tuple(Activated(memory_id=each) for each in (mine, theirs, shared.id)))
-    await world.outcome(job(command))
+    await world.complete(assignment(command))
     linker.schedule("default_user", command.memories)
     async with asyncio.timeout(20.0):
         await linker.link_scheduled()

@@ -23,7 +23,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.graph import taking_back
 from engramq.workers.memories import purge as purging
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import OWNER, job, losing_lease, repeated
+from tests.assignments import OWNER, assignment, losing_lease, repeated
 from tests.workers.conftest import World
 
 CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
@@ -96,7 +96,7 @@ async def test_what_was_changed_of_others_is_named_and_stays_unless_it_is_asked_
 async def test_what_still_is_as_the_principal_wrote_it_is_set_back(world: World) -> None:
     await fact(world, "Bob", weight=0.8, properties={"year": 1843, "own": "ours"}, valid_from=START)
     before = edge(world, "Bob")
-    first = job(
+    first = assignment(
         AddEdge(
             source_name="Ada",
             target_name="Bob",
@@ -107,14 +107,14 @@ async def test_what_still_is_as_the_principal_wrote_it_is_set_back(world: World)
         ),
         principal=CRAWLER,
     )
-    await world.outcome(first)
+    await world.complete(first)
     world.rows("update edges set properties = properties - 'is_constitutive'")  # else a second change takes consent
     await fact(world, "Bob", CRAWLER, weight=0.2, properties={"year": -1})
     await node(world, "Bob", year=1815)
     await node(world, "Bob", CRAWLER, p="swordfish", year=0)
 
-    command = job(PurgeMemories(created_by="crawler", erase=True, restore_replaced=True, reason="poisoned"))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(created_by="crawler", erase=True, restore_replaced=True, reason="poisoned"))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     assert counts(done) == (0, 0, 0, 2)
     assert edge(world, "Bob") == before
@@ -126,10 +126,10 @@ async def test_what_still_is_as_the_principal_wrote_it_is_set_back(world: World)
         (2, {}, "poisoned"),
         (1, {}, "poisoned"),
     ]
-    again = (await world.outcome(repeated(first, attempt=2))).reply
+    again = (await world.complete(repeated(first, attempt=2))).reply
     assert isinstance(again, EdgeAdded)
     assert again.properties == {}
-    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    assert (await world.complete(repeated(command, attempt=2))).reply == done
     assert counts(await purge(world)) == (0, 0, 0, 0)
 
 
@@ -162,12 +162,12 @@ async def test_taking_back_that_was_broken_off_is_finished(world: World, monkeyp
         await fact(world, f"T{number}", weight=0.8)
     for number in range(5):
         await fact(world, f"T{number}", CRAWLER, weight=0.1)
-    command = job(PurgeMemories(created_by="crawler", erase=True, restore_replaced=True))
+    command = assignment(PurgeMemories(created_by="crawler", erase=True, restore_replaced=True))
     monkeypatch.setattr(taking_back, "take_back", losing_lease(command)(taking_back.take_back))
     with pytest.raises(LeaseLost):
-        await world.outcome(command)
+        await world.complete(command)
     assert [row["n"] for row in world.rows("select count(*) as n from edges where weight > 0.5")] == [2]
-    reply = (await world.outcome(repeated(command, attempt=2))).reply
+    reply = (await world.complete(repeated(command, attempt=2))).reply
     assert isinstance(reply, Purged)
     assert counts(reply) == (0, 0, 0, 5)
     assert [row["n"] for row in world.rows("select count(*) as n from edges where weight > 0.5")] == [5]

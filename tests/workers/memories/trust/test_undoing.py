@@ -13,7 +13,7 @@ from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Scope
 from engramq.workers.memories import purge as purging
 from engramq.workers.memories.change import behind
-from tests.jobs import job, repeated
+from tests.assignments import assignment, repeated
 from tests.scenarios.stage import Agent, Stage, agent_of
 from tests.workers.conftest import World
 
@@ -205,8 +205,8 @@ async def test_a_purge_brings_back_what_was_replaced(
 ) -> None:
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", at_once)
     fact, stale, fresh = await poisoned(world)
-    command = job(PurgeMemories(erase=True, thread="bad", restore_replaced=True))
-    done = (await world.outcome(command)).reply
+    command = assignment(PurgeMemories(erase=True, thread="bad", restore_replaced=True))
+    done = (await world.complete(command)).reply
     assert isinstance(done, Purged)
     assert (done.erased, done.restored, done.restored_count, done.still_hidden) == (2, [fact], 1, [])
     shown = {str(row["node_id"]) for row in world.rows("select node_id from memories where superseded_at is null")}
@@ -214,7 +214,7 @@ async def test_a_purge_brings_back_what_was_replaced(
     assert stale not in shown
     (entry,) = world.rows("select target_id::text as id, actor, old, new from audit_log where action = 'restore'")
     assert (entry["id"], entry["new"]) == (fact, {"superseded_at": None})
-    again = (await world.outcome(repeated(command, attempt=2))).reply
+    again = (await world.complete(repeated(command, attempt=2))).reply
     assert again == done
 
 

@@ -39,7 +39,7 @@ from engramq.workers.search.namespace_copy import KNOWN_BYTES, KNOWN_MAX, Namesp
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import SPEAKER
 from engramq.workers.search.spans import MONTHS
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.search.recall.conftest import Scene, ids, question_in, search_in
 
 TRUSTED, UNTRUSTED, BOTH = (Partition.TRUSTED,), (Partition.UNTRUSTED,), (Partition.TRUSTED, Partition.UNTRUSTED)
@@ -221,7 +221,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
                 assert_same(from_copy, after)
         for _ in range(rng.randrange(3)):
             with suppress(EngramqError):  # some make no sense: a refusal changes nothing
-                await scene.world.outcome(job(change(rng, stored)))
+                await scene.world.complete(assignment(change(rng, stored)))
         if rng.random() < 0.3:
             stored += await fill(scene, rng, 2)
             tell_sectors(scene, stored[-1:])
@@ -243,9 +243,9 @@ async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: S
     assert await search() == [first, second]
     third = await scene.keep("The green kettle whistles too")
     assert set(await search() or ()) == {first, second, third}
-    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
+    await scene.world.complete(assignment(ForgetMemory(memory_id=first)))
     assert set(await search() or ()) == {second, third}
-    await scene.world.outcome(job(ForgetMemory(memory_id=second, erase=True)))
+    await scene.world.complete(assignment(ForgetMemory(memory_id=second, erase=True)))
     assert await search() is None
     await copied(copies, TRUSTED)
     assert await search() == [third]
@@ -291,7 +291,7 @@ async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene)
     await copied(copies, TRUSTED)
     proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert proven is not None
-    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
+    await scene.world.complete(assignment(ForgetMemory(memory_id=first)))
     for ranking in Ranking:
         assert ids(await found(scene, SearchMemories(query="kettle", ranking=ranking), proven)) == [second]
 
@@ -310,13 +310,13 @@ async def test_what_is_shown_again_is_read_again_if_changed(scene: Scene, monkey
 
     before = await search()
     before[first].tags = ["whatever a reply does to it"]
-    await scene.world.outcome(job(RecordOutcome(memory_ids=(second,), signal=1.0)))
+    await scene.world.complete(assignment(RecordOutcome(memory_ids=(second,), signal=1.0)))
     again = await search()
     assert sorted(call.args[0].id for call in read.call_args_list) == [first, second]
     assert (again[first].tags, again[first].content) == ([], before[first].content)
     assert again[second].usefulness > before[second].usefulness
     large = {"page": "x" * memory_rows.KNOWN_BYTES}
-    await scene.world.outcome(job(UpdateMemory(memory_id=first, add_tags=("tall",), metadata=large)))
+    await scene.world.complete(assignment(UpdateMemory(memory_id=first, add_tags=("tall",), metadata=large)))
     assert [(await search())[first].tags for _ in range(2)] == [["tall"]] * 2
     assert [call.args[0].id for call in read.call_args_list[2:]] == [first] * 2, "what is large is not kept"
 

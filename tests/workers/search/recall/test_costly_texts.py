@@ -18,7 +18,7 @@ from engramq.workers.embedders.vectorizer import QUESTION_CHARS, Vectorizer
 from engramq.workers.search import handlers
 from engramq.workers.search.candidates import Tables
 from engramq.workers.search.search import NOTHING, Search, SearchResult
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.search.recall.conftest import Scene, ids
 
 # Times as long as a plain text of the same length: 4 to 25 times is usual, without bounds most take 100 or more.
@@ -86,7 +86,7 @@ async def test_a_search_ends_when_its_caller_stops_waiting(scene: Scene, monkeyp
 
     monkeypatch.setattr(Transaction, "limit_statements", noted)
     monkeypatch.setattr(handlers, "SEARCH_S", 60.0)
-    await scene.world.outcome(dataclasses.replace(job(SearchMemories(query="fox")), patience_s=30.0))
+    await scene.world.complete(dataclasses.replace(assignment(SearchMemories(query="fox")), patience_s=30.0))
     await scene.world.ask(MemoryList, SearchMemories(query="a fox"), namespace="another")
     assert seen[0] <= 30.0
     assert seen[1] == 60.0
@@ -106,7 +106,7 @@ async def test_a_statement_that_takes_longer_than_its_search_may_is_refused(
     monkeypatch.setattr(Search, "run", slow)
     began = time.monotonic()
     with pytest.raises(EngramqError, match="took too long"):
-        await scene.world.outcome(job(SearchMemories(query="fox")))
+        await scene.world.complete(assignment(SearchMemories(query="fox")))
     assert time.monotonic() - began < 5
 
 

@@ -45,8 +45,8 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import reading
 from engramq.workers.memories.reading import counts, list_recent
+from tests.assignments import assignment
 from tests.conftest import Database
-from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.search.recall.conftest import Scene, ids
 
@@ -79,7 +79,7 @@ def test_pages_show_every_memory_once_newest_first_even_when_made_at_the_same_mo
             connection.execute(INSERT_MEMORY, (memory_id, partition, moment))
 
     async def listed(command: ListRecentMemories, tx: Transaction) -> MemoryList:
-        context: Any = SimpleNamespace(envelope=job(command).envelope)
+        context: Any = SimpleNamespace(envelope=assignment(command).envelope)
         return await list_recent(tx, command, context)
 
     async def walk() -> list[str]:
@@ -119,7 +119,7 @@ async def test_rare_tags_and_common_ones_list_the_same(
 async def test_a_cursor_that_is_none_is_refused(scene: Scene) -> None:
     for cursor in ("x", "|", f"2024-01-01|{uuid7()}", f"2024-01-01T00:00:00.000000Z|{uuid7()[:-1]}"):
         with refused(FaultCode.INVALID_PARAMETER) as faults:
-            await scene.world.outcome(job(ListRecentMemories(cursor=cursor)))
+            await scene.world.complete(assignment(ListRecentMemories(cursor=cursor)))
         assert faults[0].field == "cursor"
 
 
@@ -145,8 +145,8 @@ async def test_get_memory_shows_what_lists_hide(scene: Scene) -> None:
 async def test_a_command_that_ended_is_told_to_who_gave_it_and_to_an_admin(scene: Scene) -> None:
     kept = await scene.keep("x")
     giver = Principal(name="giver", scopes=(Scope.READ, Scope.WRITE))
-    given_command = job(ForgetMemory(memory_id=kept), principal=giver)
-    done = await scene.world.outcome(given_command)
+    given_command = assignment(ForgetMemory(memory_id=kept), principal=giver)
+    done = await scene.world.complete(given_command)
     ask = GetCommand(command_id=given_command.envelope.id)
     assert isinstance(done.reply, Forgotten)
     for principal in (giver, Principal(name="boss", scopes=ALL_SCOPES)):
@@ -164,9 +164,9 @@ async def test_a_command_that_ended_is_told_to_who_gave_it_and_to_an_admin(scene
 
 async def test_a_refused_command_is_told_as_its_caller_read_it(scene: Scene) -> None:
     kept = await scene.keep("x")
-    refused_command = job(SupersedeMemory(old_memory_id=kept, new_memory_id=kept))
+    refused_command = assignment(SupersedeMemory(old_memory_id=kept, new_memory_id=kept))
     with pytest.raises(EngramqError) as caught:
-        await scene.world.outcome(refused_command)
+        await scene.world.complete(refused_command)
     report = await scene.world.ask(CommandReport, GetCommand(command_id=refused_command.envelope.id))
     assert report.status is CommandStatus.FAILED
     assert report.reply is not None
@@ -217,7 +217,7 @@ async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> 
     await scene.keep("a", sector=Sector.EMOTIONAL)
     await scene.keep("b", partition=Partition.UNTRUSTED)
     old, new = await scene.keep("c"), await scene.keep("d")
-    await scene.world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new)))
+    await scene.world.complete(assignment(SupersedeMemory(old_memory_id=old, new_memory_id=new)))
     await scene.keep("e", namespace="other")
     stats = await scene.world.ask(Stats, MemoryStats())
     assert (stats.project, stats.projects) == (None, [ProjectCount(project=None, memories=3, untrusted_count=1)])

@@ -23,7 +23,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector, SectorSource, Thing
 from engramq.workers.search.candidates import CANDIDATES
-from tests.jobs import job
+from tests.assignments import assignment
 from tests.workers.search.recall.conftest import Scene, ids
 
 UNTRUSTED = (Partition.UNTRUSTED,)
@@ -222,7 +222,7 @@ async def test_twins_make_room_for_others(scene: Scene) -> None:
 
 async def test_what_was_found_is_counted_afterwards_and_get_memory_counts_nothing(scene: Scene) -> None:
     kept = await scene.keep("A needle in the hay")
-    outcomes = [await scene.world.outcome(job(SearchMemories(query="needle"))) for _ in range(3)]
+    outcomes = [await scene.world.complete(assignment(SearchMemories(query="needle"))) for _ in range(3)]
     assert outcomes[0].session_state is not None
     assert outcomes[0].session_state.recalled == (kept,)
     assert scene.world.count("memory_usage") == 0
@@ -242,7 +242,7 @@ async def test_unlikely_hits_that_people_are_shown_are_not_counted(scene: Scene)
     kept = await scene.keep("A needle in the hay")
     for number in range(5):
         await scene.keep(f"Fact {number} of the harbour")
-    outcome = await scene.world.outcome(job(SearchMemories(query="A needle in the hay", min_relevance=0)))
+    outcome = await scene.world.complete(assignment(SearchMemories(query="A needle in the hay", min_relevance=0)))
     assert outcome.session_state is not None
     assert len(outcome.session_state.recalled or ()) > 1
     assert outcome.after_reply is not None
@@ -254,7 +254,7 @@ async def test_unlikely_hits_that_people_are_shown_are_not_counted(scene: Scene)
 
 async def test_what_was_found_and_erased_since_is_not_counted(scene: Scene) -> None:
     kept = await scene.keep("A needle in the hay")
-    outcome = await scene.world.outcome(job(SearchMemories(query="needle")))
+    outcome = await scene.world.complete(assignment(SearchMemories(query="needle")))
     await scene.world.ask(Forgotten, ForgetMemory(memory_id=kept, erase=True))
     assert outcome.after_reply is not None
     await outcome.after_reply(None)

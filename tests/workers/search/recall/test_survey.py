@@ -19,7 +19,7 @@ from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.search.candidates import Filters
 from engramq.workers.search.counts import COUNT_S, READ_CHARS, READ_WORDS, Named, asks_for_all, count_named, naming_of
-from engramq.workers.search.handlers import SearchOutcome, call_for_more
+from engramq.workers.search.handlers import SearchFindings, call_for_more
 from engramq.workers.search.search import SearchResult
 from engramq.workers.search.survey import PAGE_CHARS, UNCOUNTED, _survey, extracts_of, fold, page_of
 
@@ -153,6 +153,6 @@ async def test_a_count_that_takes_too_long_is_left_out() -> None:
     )  # fmt: skip
     assert await count_named(context, "zebra", Filters(partitions=()), []) is None
     memories = _memories(["Zebra 1", "Tea"])
-    search = SearchOutcome(SearchResult(memories, "yes", named=1), UNSET, UNSET, None)
+    search = SearchFindings(SearchResult(memories, "yes", named=1), UNSET, UNSET, None)
     reply = _survey(SurveyMemories(topic="zebra"), search, None, UTC, is_silent=False)
     assert (reply.totals.named, reply.totals.near, reply.notice) == (1, 1, UNCOUNTED)

@@ -13,7 +13,7 @@ from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.search import copies as module
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.question import Question
-from tests.jobs import OWNER, job
+from tests.assignments import OWNER, assignment
 from tests.workers.search.recall.conftest import Scene
 
 TRUSTED = (Partition.TRUSTED,)
@@ -89,10 +89,10 @@ async def test_a_promotion_is_a_write(scene: Scene, monkeypatch: pytest.MonkeyPa
     """It writes the node, whose foreign key moves the memory."""
     await scene.keep("The red kettle whistles")
     other = await scene.keep("The blue kettle sings", partition=Partition.UNTRUSTED)
-    await scene.world.outcome(job(VerifyMemory(memory_id=other, verification=Verification.VERIFIED)))
+    await scene.world.complete(assignment(VerifyMemory(memory_id=other, verification=Verification.VERIFIED)))
     looks = await Looks(scene, monkeypatch).prepare()
     assert [await looks.has_looked() for _ in range(2)] == [True, False]
-    await scene.world.outcome(job(PromoteMemory(record_id=other)))
+    await scene.world.complete(assignment(PromoteMemory(record_id=other)))
     assert await looks.has_looked()
     found = await scene.found("blue kettle", partitions=TRUSTED)
     assert other in [memory.id for memory in found]

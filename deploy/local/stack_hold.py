@@ -1,4 +1,4 @@
-"""Find the home's supervisor or start one, and hold a lease on its stack: a client's half of its socket.
+"""Find the home's supervisor or start one, and hold its stack: a client's half of its socket.
 
 Imported by the stdio relay: standard library only. Every function blocks, within a bound.
 """
@@ -26,7 +26,7 @@ _STATUS_S = 15.0
 SUPERVISOR_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq.deploy.local.supervisor")
 
 
-class StackLease:
+class StackHold:
     """The right to a running stack, for as long as it is not closed and this process lives."""
 
     def __init__(self, channel: Channel, answer: dict[str, object]) -> None:
@@ -109,15 +109,15 @@ def ask_status(home: Home, *, brief: bool = False) -> dict[str, object] | None:
         channel.close()
 
 
-def take_lease(
+def hold_stack(
     home: Home,
     kind: str,
     environment: dict[str, str],
     bound_s: float,
     *,
     starts: bool = True,
-) -> StackLease:
-    """Hold a lease on the home's stack and wait until it is ready; `starts`: start its supervisor if there is none.
+) -> StackHold:
+    """Hold the home's stack and wait until it is ready; `starts`: start its supervisor if there is none.
 
     `kind` is `stdio`, `up`, `detached`, `worker`, `backup` or `command`: it decides what is waited for, and which
     settings are refused.
@@ -130,7 +130,7 @@ def take_lease(
     settings.linger_s(environment)
     caller = {**environment, settings.PRINCIPAL: settings.principal_of(home, environment)}
     asked = {"settings": settings.stack_settings(environment), "http": settings.for_http(caller)}
-    lease = request(home, "lease", kind=kind, pid=os.getpid(), **asked)
+    hold = request(home, "lease", kind=kind, pid=os.getpid(), **asked)
     deadline = time.monotonic() + bound_s
     started = -_RESTART_S
     while (left_s := deadline - time.monotonic()) > 0:
@@ -145,9 +145,9 @@ def take_lease(
                 started = time.monotonic()
             time.sleep(_RETRY_S)
             continue
-        answer = _ask_for_lease(channel, lease, left_s)
+        answer = _ask_to_hold(channel, hold, left_s)
         if answer is not None:
-            return StackLease(channel, answer)
+            return StackHold(channel, answer)
         # It was on its way out: as soon as it has gone another may start.
         started = -_RESTART_S
     from engramq.deploy.local.ownership import who_holds  # noqa: PLC0415 - not for the relay's start, which is in time
@@ -160,7 +160,7 @@ def take_lease(
     )
 
 
-def _ask_for_lease(channel: Channel, request: dict[str, object], bound_s: float) -> dict[str, object] | None:
+def _ask_to_hold(channel: Channel, request: dict[str, object], bound_s: float) -> dict[str, object] | None:
     try:
         channel.send(request)
         answer = channel.receive(bound_s)
