@@ -128,9 +128,7 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def http_server(
-    routes: Routes, settings: Settings, bounds: ConnectionBounds = BOUNDS, bodies: Bodies | None = None
-) -> HttpServer:
+def http_server(routes: Routes, settings: Settings, bodies: Bodies, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
     """Return a server of what answers requests, on connections that are bounded, as are their bodies."""
     bounds = affordable(bounds)
     options: dict[str, Any] = {
@@ -151,4 +149,4 @@ def http_server(
         "timeout_graceful_shutdown": GRACE_S,
         "timeout_keep_alive": KEEP_ALIVE_S,
     }
-    return HttpServer(uvicorn.Config(Router(routes, settings, bodies or Bodies()), **options))
+    return HttpServer(uvicorn.Config(Router(routes, settings, bodies), **options))

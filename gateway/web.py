@@ -99,7 +99,7 @@ class Web:
             page=self._page(whole, authenticator, account),
             open_paths=frozenset(open_paths),
         )
-        return http_server(routes, settings, bounds, self._metrics.bodies)
+        return http_server(routes, settings, self._metrics.bodies, bounds)
 
     def _page(self, service: Service, authenticator: Authenticator, account: Account | None) -> ASGIApp:
         """Return the page; `account`: whose processes need no token."""

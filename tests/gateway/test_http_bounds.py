@@ -369,7 +369,7 @@ async def test_endless_bodies_are_refused_beyond_the_room_and_give_it_back(
     redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     bodies = Bodies(400_000)
-    monkeypatch.setattr("engramq.gateway.http.Bodies", lambda: bodies)
+    monkeypatch.setattr("engramq.gateway.metrics.Bodies", lambda **_: bodies)
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
     whole = head + b"connection: close\r\ncontent-length: 100000\r\n\r\n" + b"[" + b" " * 99_998 + b"]"
     async with served(redis_url, keys, replace(QUICK, body_s=BOUND_S)) as site:
