@@ -16,7 +16,7 @@ from engramq.schemas.commands import TOOLS
 from engramq.schemas.ids import uuid7
 from tests.conftest import Database
 from tests.gateway.replies import check_reply
-from tests.scenarios.stage import Agent, Stage, agent_of
+from tests.scenarios.stage import Agent, Stage, agent_of, until
 from tests.workers.tenants import doors
 from tests.workers.tenants.doors import RESOURCES, free_texts, probes_of
 
@@ -250,6 +250,12 @@ async def test_every_resource_answers_likewise(stage: Stage) -> None:
         listed = {str(resource.uri) for resource in (await us.client.list_resources()).resources}
         listed |= {template.uri_template for template in (await us.client.list_resource_templates()).resource_templates}
         assert listed == RESOURCES.keys(), "a new resource needs a probe in tests/workers/tenants/doors.py"
+
+        async def is_classified() -> bool:  # which changes the statistics, and comes after the store
+            (memory,) = (await us.call("list_recent_memories"))["memories"]
+            return "sector" in memory
+
+        await until(is_classified)
 
         async def read(uri: str) -> Any:
             try:
