@@ -286,7 +286,7 @@ def test_what_only_people_have_is_no_tool_of_mcp() -> None:
     of_commands = {tool.name for tool in OPERATOR_TOOLS} - set(TOOLS)
     counts = {"count_facets", "count_memories"}
     lists = {"draw_graph", "list_imports", "list_nodes", "list_shown_often", "list_tokens"}
-    assert own == counts | lists | {"create_token", "revoke_token"} | of_commands
+    assert own == counts | lists | {"create_token", "export_tenant", "revoke_token"} | of_commands
     assert set(TOOLS) < set(PAGE_TOOLS)
 
 
