@@ -98,11 +98,11 @@ class Gateway:
         from engramq.gateway.web import Web  # noqa: PLC0415 - uvicorn, starlette, SDK: much of a start, for HTTP only
 
         return Web(
-            settings or self._settings,
-            self._bus,
-            self.service,
-            self._redis,
-            self._keys,
+            settings=settings or self._settings,
+            bus=self._bus,
+            service=self.service,
+            redis=self._redis,
+            keys=self._keys,
             overview=self.overview,
             import_upload=self._import_upload,
         )

@@ -1,7 +1,7 @@
 """Serve HTTP: MCP, REST, the page, health and metrics, for whom the settings let in."""
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -41,37 +41,25 @@ log = logging.getLogger(__name__)
 WHOLE: Final = ReplyStyle(Detail.FULL, REPLY_CHARS_MAX)  # for programs and people: neither has a context window
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Web:
-    """HTTP of one gateway."""
+    """HTTP of one gateway, by its settings or those of a lease; `overview` says how the installation is."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        bus: Bus,
-        service: Service,
-        redis: Redis,
-        keys: Keys,
-        *,
-        overview: AskHealth,
-        import_upload: ImportUpload | None = None,
-    ) -> None:
-        """As of the gateway, whose calls it measures; `overview` says how the installation is."""
-        self._settings = settings
-        self._bus = bus
-        self._service = service
-        self._redis = redis
-        self._keys = keys
-        self._overview = overview
-        self._metrics = GatewayMetrics(waiting=lambda: bus.waiting)
-        self._import_upload = import_upload
+    settings: Settings
+    bus: Bus
+    service: Service
+    redis: Redis
+    keys: Keys
+    overview: AskHealth
+    import_upload: ImportUpload | None
 
     def server(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
-        settings = self._settings
+        settings, metrics = self.settings, GatewayMetrics(waiting=lambda: self.bus.waiting)
         profile = profile_of(settings.tools, output_schemas=settings.output_schemas, in_session=False)
         authenticator = self._authenticator()
         limits = call_limits(settings, authenticated=authenticator is not None)
-        observed = replace(self._service, limits=limits, observe=self._metrics.count_call)
+        observed = replace(self.service, limits=limits, observe=metrics.count_call)
         service = replace(observed, style=ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
         # Of the same limits: a caller has one share, whatever the door.
@@ -80,7 +68,7 @@ class Web:
         beside = [*health_routes(self._health), receipt_key_route(self._receipt_key)]
         by_caller = authenticator is not None and not settings.metrics_token
         open_paths |= set() if by_caller else {METRICS_PATH}
-        beside.append(self._metrics.route(self._overview, token=settings.metrics_token, by_caller=by_caller))
+        beside.append(metrics.route(self.overview, token=settings.metrics_token, by_caller=by_caller))
         account = None
         if authenticator is None:
             authenticator = account = Account(settings_caller(settings), _token_of(settings.home))
@@ -99,33 +87,33 @@ class Web:
             page=self._page(whole, authenticator, account),
             open_paths=frozenset(open_paths),
         )
-        return http_server(routes, settings, self._metrics.bodies, bounds)
+        return http_server(routes, settings, metrics.bodies, bounds)
 
     def _page(self, service: Service, authenticator: Authenticator, account: Account | None) -> ASGIApp:
         """Return the page; `account`: whose processes need no token."""
         return PageApp(
             service,
-            self._overview,
+            self.overview,
             authenticator=authenticator,
             account=account,
-            redis=self._redis,
-            keys=self._keys,
-            settings=self._settings,
-            import_upload=self._import_upload,
+            redis=self.redis,
+            keys=self.keys,
+            settings=self.settings,
+            import_upload=self.import_upload,
         )
 
     async def _health(self) -> Health:
         """Return what everybody may know of that."""
-        return (await self._overview()).without_details()
+        return (await self.overview()).without_details()
 
     async def _receipt_key(self) -> str:
         """Return the public key by which receipts are signed, as a worker knows it; raises EngramqError."""
-        caller = settings_caller(self._settings)
-        answer = await self._bus.ask(
+        caller = settings_caller(self.settings)
+        answer = await self.bus.ask(
             ReceiptKey(),
             namespace=caller.namespace,
             principal=caller.principal,
-            timeout_s=self._settings.reply_timeout_s,
+            timeout_s=self.settings.reply_timeout_s,
         )
         if isinstance(answer, Answer) and isinstance(answer.reply, ReceiptKeyShown):
             return answer.reply.public_key
@@ -134,15 +122,15 @@ class Web:
 
     def _authenticator(self) -> Authenticator | None:
         """Return the authenticator of HTTP callers, None when every caller is the one that the settings name."""
-        match self._settings.auth:
+        match self.settings.auth:
             case Auth.NONE:
                 return None
             case Auth.TOKEN:
-                return TokenAuthenticator(self._bus)
+                return TokenAuthenticator(self.bus)
             case Auth.JWT:
                 from engramq.gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
 
-                return jwt_authenticator(self._settings)
+                return jwt_authenticator(self.settings)
 
 
 def _token_of(home: Path) -> str | None:
