@@ -17,8 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from engramq.gateway.parts import BrokenOff, Progress
 from engramq.gateway.router import while_there
-from engramq.gateway.service import Call
-from engramq.gateway.ui.request import PAGE_TOOLS, PageCallRefused, PageRequest
+from engramq.gateway.ui.request import PageRequest
 from engramq.schemas.connection import CLIENT_ERRORS
 from engramq.schemas.faults import FaultCode, invalid, refuse
 from engramq.schemas.parts import Part
@@ -36,10 +35,7 @@ async def export_all(page: PageRequest) -> Response:
     export = _own_id(page.entry("export"))
 
     async def ask(channel: str) -> None:
-        call = Call(tool=PAGE_TOOLS["export_tenant"], arguments={"channel": channel}, caller=page.caller)
-        reply = await page.site.service.call(call)
-        if reply.is_error:
-            raise PageCallRefused(reply.body)
+        await page.call("export_tenant", {"channel": channel})
 
     parts = page.site.parts.parts(ask)
     try:

@@ -187,12 +187,16 @@ class PageRequest:
         Raises PageCallRefused, CallerLeft.
         """
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
-        call = Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller, together=self.together)
-        async with while_there(self.request.receive, is_read=not call.tool.write):
-            reply = await self.site.service.call(call)
+        async with while_there(self.request.receive, is_read=not PAGE_TOOLS[tool].write):
+            return for_people(await self.call(tool, given))
+
+    async def call(self, tool: str, arguments: Body) -> Body:
+        """Return the reply to a call as it is, whether or not the visitor waits; raises PageCallRefused."""
+        call = Call(tool=PAGE_TOOLS[tool], arguments=arguments, caller=self.caller, together=self.together)
+        reply = await self.site.service.call(call)
         if reply.is_error:
             raise PageCallRefused(reply.body)
-        return for_people(reply.body)
+        return reply.body
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a template as a response; `done` in the address says what the form before has done."""
