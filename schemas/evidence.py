@@ -23,6 +23,9 @@ _ACCOUNT: Final = re.compile(r"^(https?://)[^/?#]*@")  # ada:hunter2x@ in https:
 _ABOUT_A_FILE: Final = ("lines", "sha256")
 
 
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+
+
 class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One thing that a memory rests on: a file (`path`, from the repository's root), a commit, an address, a memory.
 
@@ -32,7 +35,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     path: Annotated[str, Meta(min_length=1, max_length=PATH_CHARS)] | UnsetType = UNSET
     lines: Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,6}(-[1-9][0-9]{0,6})?$", max_length=15)] | UnsetType = UNSET
     commit: Annotated[str, Meta(pattern=r"^[0-9a-f]{7,64}$", max_length=64)] | UnsetType = UNSET
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$", max_length=64)] | UnsetType = UNSET
+    sha256: Sha256 | UnsetType = UNSET
     url: Annotated[str, Meta(pattern=r"^https?://\S+$", max_length=URL_CHARS)] | UnsetType = UNSET
     memory_id: Annotated[str, Meta(min_length=1, max_length=255)] | UnsetType = UNSET
 

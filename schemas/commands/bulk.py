@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, ExampleCall, Items, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.memories import NewMemory
+from engramq.schemas.evidence import Sha256
 from engramq.schemas.faults import EngramqError, Fault, invalid
 from engramq.schemas.fields import MemoryId, Name, UnitInterval
 from engramq.schemas.records import ImportRun, MemoryPreview
@@ -26,8 +27,6 @@ from engramq.schemas.vocabulary import (
     Verification,
     WorkerKind,
 )
-
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$", max_length=64)]
 
 
 class Original(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
