@@ -19,6 +19,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
+from bench import mem0_adds
 from bench.common import (
     ENGRAMQ,
     Kind,
@@ -381,7 +382,7 @@ BATCH: Final = 128  # rows, as `engramq import` has by default
 YARDSTICK_ROWS: Final = 4 * BATCH
 IMPORT_S: Final = 3_600.0
 MEM0_PYTHON: Final = "MEM0_PYTHON"
-MEM0_ADDS: Final = Path(__file__).with_name("mem0_adds.py")
+MEM0_ADDS: Final = mem0_adds.__file__
 MEM0_ROWS: Final = 200
 MEM0_S: Final = 60.0  # that it has for them
 MEM0_START_S: Final = 60.0
@@ -402,7 +403,7 @@ def measure_import(at: Site, rows: int) -> None:
                     embedder_per_s=statistics.mean(rates), found=asyncio.run(_finds(at, contents[rows - 1])),
                     worker_peak_rss_mb=peak_rss_mb(at.stack.kinds["worker"].all_pids()))  # fmt: skip
     if python := os.environ.get(MEM0_PYTHON):
-        adds = _add_to_mem0(python, contents[: MEM0_ROWS + WARMING])
+        adds = _add_to_mem0(python, contents[: MEM0_ROWS + mem0_adds.WARMING])
         at.report.ratio("import_over_mem0", [rows / seconds / adds["rows_per_s"]], rows=rows, rows_per_s=rows / seconds,
                         mem0_rows=adds["rows"], mem0_rows_per_s=adds["rows_per_s"])  # fmt: skip
     _measure_searches_meanwhile(at, at.texts.mixed(rows))
@@ -413,7 +414,7 @@ def _add_to_mem0(python: str, contents: list[str]) -> dict[str, float]:
     lines = "".join(json.dumps(content) + "\n" for content in contents)
     with tempfile.TemporaryDirectory(prefix="engramq-bench-", dir="/tmp") as folder:
         files = [str(minilm.FOLDER / name) for name in (minilm.MODEL_FILE, minilm.TOKENIZER_FILE)]
-        command = [python, "-P", str(MEM0_ADDS), folder, *files, str(MEM0_S)]
+        command = [python, "-P", MEM0_ADDS, folder, *files, str(MEM0_S)]
         printed = subprocess.run(
             command, input=lines, stdout=subprocess.PIPE, text=True, check=True, timeout=MEM0_START_S + MEM0_S
         ).stdout
