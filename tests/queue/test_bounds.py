@@ -119,20 +119,20 @@ async def test_a_job_whose_payload_has_vanished_is_cleaned_up(stage: Stage) -> N
 async def test_follow_ups_go_beyond_the_gateways_bound(stage: Stage) -> None:
     seen = 0
 
-    async def causing(assignment: Assignment) -> Completion:
+    async def cause(assignment: Assignment) -> Completion:
         follow_ups = tuple(FollowUp(NAMESPACE, StoreMemory(content=str(number))) for number in range(40))
         return Completion((await echo(assignment)).reply, follow_ups=follow_ups)
 
-    async def caused(assignment: Assignment) -> Completion:
+    async def count(assignment: Assignment) -> Completion:
         nonlocal seen
         seen += 1
         return Completion(Pong())
 
     bus = await stage.bus(bound=5)
-    await stage.workers(an_actor(causing))
+    await stage.workers(an_actor(cause))
     payload_of(await ping(bus))
     assert (await stage.depth(WorkerKind.EMBEDDING))[1] == 40
-    await stage.workers(an_actor(echo, caused, kind=WorkerKind.EMBEDDING))
+    await stage.workers(an_actor(echo, count, kind=WorkerKind.EMBEDDING))
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
     assert seen == 40
 

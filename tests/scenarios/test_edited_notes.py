@@ -96,7 +96,7 @@ async def test_in_another_store_a_note_is_new_and_comes_in_once(
     assert current(database) == ["Ada likes mint tea", "The kettle is blue"]
 
 
-def forged(note: str, **said: Any) -> str:
+def forge(note: str, **said: Any) -> str:
     """Return a note that says something else of the memory that it was."""
     match = re.search(r"^engramq: (.*)$", note, re.MULTILINE)
     assert match is not None
@@ -114,10 +114,10 @@ async def test_a_note_that_names_a_memory_whose_text_it_does_not_know_replaces_n
         assert await run_command("export", folder, "--format", "markdown") == ExitCode.DONE
         note = folder / "Ada likes mint tea.md"
         edit(note, "mint", "no")
-        note.write_text(forged(note.read_text(), sha256="0" * 64))
+        note.write_text(forge(note.read_text(), sha256="0" * 64))
         for counts in ((1, 0, 0), (0, 1, 0)):
             assert (await import_again(folder, capsys))[0] == counts
-        note.write_text(forged(note.read_text(), memory_id="nobody", sha256="x"))
+        note.write_text(forge(note.read_text(), memory_id="nobody", sha256="x"))
         assert (await import_again(folder, capsys))[2] == ExitCode.DONE, "what names no memory is a note as any other"
     assert current(database) == ["Ada likes mint tea", "Ada likes no tea"]
 

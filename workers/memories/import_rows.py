@@ -121,18 +121,18 @@ class RoutedRow:
             known and hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=known, digest_size=len(known)).digest()
             for known in (self.identity, self.private_identity)
         )
-        return replace(self._unnamed(), identity=identity, private_identity=private)
+        return replace(self._drop_name(), identity=identity, private_identity=private)
 
     def in_place_of(self, known: KnownMemory, identity: bytes) -> "RoutedRow | None":
         """Return the row as a correction, whose the memory is and in its project; None if it says otherwise."""
         if self.record.visibility is not UNSET and self.draft.owner != known.owner:
             return None
-        row = self._unnamed()
+        row = self._drop_name()
         project = EVERY_PROJECT if known.project is None else known.project
         drafted = replace(row.draft, owner=known.owner, project=project, may_correct=False)
         return replace(row, draft=drafted, identity=identity, private_identity=None, replaces=known.id)
 
-    def _unnamed(self) -> "RoutedRow":
+    def _drop_name(self) -> "RoutedRow":
         record = msgspec.structs.replace(self.record, external_id=UNSET)
         return replace(self, record=record, draft=replace(self.draft, memory=record.memory))
 

@@ -108,9 +108,9 @@ async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
 
 async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
     """Return the rows, by index, of which nothing will be written, since they are known already."""
-    followed = await follow_originals(tx, batch, await find_originals(tx, batch))
-    settled = batch.rows.keys() - followed.rows.keys()
-    batch = followed
+    given = batch.rows.keys()
+    batch = await follow_originals(tx, batch, await find_originals(tx, batch))
+    settled = given - batch.rows.keys()
     taken = set[str]()
     if batch.external_ids:
         taken = {row["external_id"] for row in await tx.rows("known_external_ids", external_ids=batch.external_ids)}

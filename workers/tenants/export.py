@@ -164,7 +164,7 @@ class Exporting:
         self._is_busy = False
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the place within the block; raises EngramqError where another export has it."""
         if self._is_busy:
             raise refuse(FaultCode.OVERLOADED, "Another export is under way. Begin this one when that has ended.")
@@ -191,7 +191,7 @@ async def export_tenant(command: ExportTenant, context: Context) -> TenantExport
             async with context.inspection.sending(command.channel) as sender:
                 return await _send_parts(tx, sender.send)
 
-    with context.services[Exporting].entered():
+    with context.services[Exporting].hold():
         try:
             async with asyncio.timeout(LONGEST_S):
                 return await context.store.snapshot(envelope.namespace, send)

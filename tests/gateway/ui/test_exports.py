@@ -38,7 +38,7 @@ def progress_of(page: Shown) -> str:
 
 
 @dataclass
-class Held:
+class Gate:
     """Lines of an export that stop after the first one until `go_on` is set, and then fail if `fails`."""
 
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
@@ -55,9 +55,9 @@ class Held:
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Send each line as a part, and hold an export after the first one."""
-    found = Held()
+    found = Gate()
     monkeypatch.setattr(export, "PART_BYTES", 1)
     monkeypatch.setattr(export, "checked_lines", found.lines)
     return found
@@ -104,13 +104,13 @@ async def test_the_file_is_that_of_the_command_and_its_progress_is_told(here: Se
     assert {entry["actor"] for entry in audit["entries"]} == {"ada"}
 
 
-async def test_a_browser_that_stops_the_download_frees_the_worker(here: Served, held: Held) -> None:
+async def test_a_browser_that_stops_the_download_frees_the_worker(here: Served, gate: Gate) -> None:
     browser, other = await here.browser("ada"), await here.browser("grace")
     page = await browser.get(IMPORTS)
     async with begun(browser, page):
         refused = await other.send(await other.get(IMPORTS), EXPORTS)
         assert (refused.status, "Another export is under way" in refused.text) == (503, True)
-    held.go_on.set()  # for the next one: this one is never asked for more
+    gate.go_on.set()  # for the next one: this one is never asked for more
 
     async def is_free() -> bool:
         return (await other.send(await other.get(IMPORTS), EXPORTS)).status == 200
@@ -119,13 +119,13 @@ async def test_a_browser_that_stops_the_download_frees_the_worker(here: Served, 
     assert "The export broke off." in (await browser.get(progress_of(page))).text
 
 
-async def test_a_file_is_not_taken_for_whole_when_its_worker_fails(here: Served, held: Held) -> None:
+async def test_a_file_is_not_taken_for_whole_when_its_worker_fails(here: Served, gate: Gate) -> None:
     browser = await here.browser("ada")
     page = await browser.get(IMPORTS)
-    held.fails = True
+    gate.fails = True
     async with begun(browser, page) as parts:
         assert b'"engramq.export"' in await anext(parts)
-        held.go_on.set()
+        gate.go_on.set()
         with pytest.raises(httpx.RemoteProtocolError):
             await anext(parts)
     assert "The export broke off." in (await browser.get(progress_of(page))).text
