@@ -1,7 +1,6 @@
 """Start child processes so that none is lost, know them again by pid and start time, and end them."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -171,16 +170,10 @@ def _popen(launch: LaunchOrder, log: Path, gate: int) -> subprocess.Popen[bytes]
 
 
 def _argv(launch: LaunchOrder, gate: int | None) -> list[str]:
-    order = {
-        "argv": list(launch.argv),
-        "gate": gate,
-        "parent": os.getpid(),
-        "death_signal": int(launch.death_signal),
-        "mapped_to": launch.mapped_to,
-        "account": launch.account,
-        "must_reach": list(launch.must_reach),
-    }
-    return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)]
+    account = ("", "") if launch.account is None else launch.account
+    parts = (gate, os.getpid(), int(launch.death_signal), launch.mapped_to, *account, *launch.must_reach)
+    order = ["" if part is None else str(part) for part in parts]
+    return [sys.executable, "-I", "-S", str(_LAUNCHER), str(len(order)), *order, *launch.argv]
 
 
 def signal_group(pid: int, number: int) -> None:
