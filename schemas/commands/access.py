@@ -22,7 +22,6 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 class ListTokens(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_tokens"):
     """List tokens of the namespace: those that count first, then the newest; revoked and expired ones too."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.ADMIN
 
 
@@ -40,7 +39,6 @@ class CreateToken(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, t
     It may do no more than who makes it, and it expires.
     """
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
 
     token_sha256: Identifier
@@ -78,7 +76,6 @@ class TokenCreated(WriteReply, kw_only=True, tag="token_created"):
 class RevokeToken(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="revoke_token"):
     """Let a token of the namespace count no longer."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
 
     token_id: Identifier
@@ -97,7 +94,6 @@ class TokenRevoked(WriteReply, kw_only=True, tag="token_revoked"):
 class DescribeTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="describe_tenant"):
     """Ask what the namespace holds."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.ADMIN
 
 
@@ -119,7 +115,6 @@ class TenantDescribed(Reply, kw_only=True, tag="tenant_described"):
 class DeleteTenant(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="delete_tenant"):
     """Erase for good everything that the namespace holds, its bearer tokens first; the audit log stays."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
 
     reason: Note | UnsetType = UNSET

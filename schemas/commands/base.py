@@ -18,13 +18,13 @@ from engramq.schemas.vocabulary import Scope, WorkerKind
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """A request to a worker. Subclasses say which mailbox takes them and what scope they need.
+    """A request to a worker. It says which mailbox takes it and what scope it needs, where that is not the usual one.
 
     `write` commands change what is stored: they are in the ledger, take an idempotency key, outlive their deadline, and
     their reply carries the command id.
     """
 
-    mailbox: ClassVar[WorkerKind]
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.READ
     write: ClassVar[bool] = False
     gathered: ClassVar[bool] = (
@@ -44,6 +44,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 class WriteCommand(Command, frozen=True, kw_only=True, omit_defaults=True):
     """A command that changes what is stored."""
 
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.WRITE
     write: ClassVar[bool] = True
 

@@ -215,8 +215,6 @@ IMPORT_MEMORIES: Final = Tool(
 class ListImports(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_imports"):
     """Ask how the newest imports get on: this principal's, or with the scope admin everybody's. The page sends it."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
 
 class ImportList(Reply, kw_only=True, tag="imports"):
     """The newest runs first, of the batches that the ledger keeps. `at` is the database's clock.
@@ -244,7 +242,6 @@ class DuplicateGroup(msgspec.Struct, frozen=True, kw_only=True):
 class RenameProject(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="rename_project"):
     """Call a project something else; with `merge` put it into one that has memories already. No tool of an agent's."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
 
     old_name: Name

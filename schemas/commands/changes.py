@@ -34,8 +34,6 @@ _IT: Final = {"memory_id": "<stored.id>"}
 class SupersedeMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):
     """Replace an old memory by a newer one."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-
     old_memory_id: fields.MemoryReference
     new_memory_id: fields.MemoryReference
 
@@ -88,8 +86,6 @@ SUPERSEDE_MEMORY: Final = Tool(
 
 class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
     """Change what is said about a memory; its content is never edited."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
     memory_id: fields.MemoryReference
     sector: Annotated[Sector, Meta(description="Final: it stays")] | UnsetType = UNSET
@@ -245,8 +241,6 @@ UPDATE_MEMORY: Final = Tool(
 class ForgetMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
     """Archive a memory, or erase it for good."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-
     memory_id: fields.MemoryReference
     reason: fields.Note | UnsetType = UNSET
     erase: Annotated[bool, Meta(description="Takes an id, no reference")] = False
@@ -301,8 +295,6 @@ FORGET_MEMORY: Final = Tool(
 
 class RestoreMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):
     """Undo an archive or a supersession."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
     memory_id: fields.MemoryReference
     reason: fields.Note | UnsetType = UNSET

@@ -151,8 +151,6 @@ DECIDE_PROPOSAL: Final = Tool(
 class ListProposals(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_proposals"):
     """List proposals, newest first."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
     state: Annotated[ProposalState, Meta(description="Left out: all")] | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 

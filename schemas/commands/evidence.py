@@ -1,6 +1,6 @@
 """The commands on what memories rest on: why one is known, and report what a comparison of evidence has found."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -9,7 +9,7 @@ from engramq.schemas.commands.base import Command, ExampleCall, Reply, Tool, Too
 from engramq.schemas.evidence import CITATIONS, CheckedCitation
 from engramq.schemas.fields import MemoryId, MemoryReference
 from engramq.schemas.records import CardLine, MemoryPreview
-from engramq.schemas.vocabulary import Thing, WorkerKind
+from engramq.schemas.vocabulary import Thing
 
 LINES: Final = 3  # of a kind that a card shows, the newest
 REPORTED_AT_ONCE: Final = 100  # memories of one report, whose locks others wait for
@@ -24,8 +24,6 @@ class CheckedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 class ReportEvidence(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="report_evidence"):
     """Keep what a comparison of evidence with the files that it cites has found; no tool."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
     found: Annotated[tuple[CheckedMemory, ...], Meta(min_length=1, max_length=REPORTED_AT_ONCE)]
 
@@ -42,8 +40,6 @@ class EvidenceReported(WriteReply, kw_only=True, tag="evidence_reported"):
 
 class WhyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="why"):
     """Tell why a memory is known; changes no bookkeeping."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     memory_id: MemoryReference
     include_untrusted: Annotated[bool, Meta(description="Untrusted too")] = False

@@ -332,7 +332,6 @@ class GraphRestored(WriteReply, kw_only=True, tag="graph_restored"):
 class ListDeleted(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_deleted"):
     """List the deletions in the graph that can be undone, newest first."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.ADMIN
 
     limit: Annotated[int, Meta(ge=1, le=limits.DELETIONS_SHOWN)] = limits.DELETIONS_SHOWN

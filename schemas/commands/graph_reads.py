@@ -14,7 +14,7 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.fields import AsOf, Cursor, Identifier, Name, refuse_future
 from engramq.schemas.ids import weight_position
 from engramq.schemas.records import Candidate, CountedNode, GraphEdge, Neighbor, NodeRef, PathEdge
-from engramq.schemas.vocabulary import Following, Sector, Thing, WorkerKind
+from engramq.schemas.vocabulary import Following, Sector, Thing
 
 # What the examples of the guide are about.
 _FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
@@ -30,8 +30,6 @@ _WALK: Final = "One walk, a few milliseconds for small neighbourhoods; bounded a
 
 class GetNodeByName(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_node_by_name"):
     """Read one node by its exact name."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     name: Name
     label: LabelOfHomonym | UnsetType = UNSET
@@ -89,8 +87,6 @@ GET_NODE_BY_NAME: Final = Tool(
 
 class GetEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_edge"):
     """Read one directed edge by its exact names and relation; changes nothing."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     source_name: Name
     target_name: Name
@@ -157,8 +153,6 @@ class ListNodes(Command, frozen=True, kw_only=True, omit_defaults=True, tag="lis
     `beginning` is that of their names; `after` and `after_id` are those of the last node of the page before.
     """
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
     beginning: Name | UnsetType = UNSET
     label: Name | UnsetType = UNSET
     after: Name | UnsetType = UNSET
@@ -176,8 +170,6 @@ class NodeList(Reply, kw_only=True, tag="nodes"):
 
 class DrawGraph(Command, frozen=True, kw_only=True, omit_defaults=True, tag="draw_graph"):
     """Read the graph as a whole: the nodes with most edges, of one label or of all. The page sends it."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     label: Name | UnsetType = UNSET
 
@@ -206,8 +198,6 @@ class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="gra
 
     The gateway checks a cursor and hands its position on.
     """
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     node_name: Name | UnsetType = UNSET
     edge_id: Annotated[Identifier, Meta(description="Instead: this edge")] | UnsetType = UNSET
@@ -282,8 +272,6 @@ LIST_EDGES: Final = Tool(
 class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_query_neighbors"):
     """Walk from a node over edges that pass the filters, nearest first."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
     node_name: Name
     label: LabelOfHomonym | UnsetType = UNSET
     depth: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_DEPTH, description="Edges at most")] = 1
@@ -352,8 +340,6 @@ QUERY_NEIGHBORS: Final = Tool(
 
 class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_find_path"):
     """Find a shortest path between two nodes; edges count in both directions."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     start_node: Name
     end_node: Name

@@ -141,8 +141,6 @@ STORE_MEMORY: Final = Tool(
 class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="search_memories"):
     """Find memories by meaning and words."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
     query: Annotated[
         str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S", description="A question, or words")
     ]
@@ -356,8 +354,6 @@ class MemoryTimeline(Reply, kw_only=True, tag="timeline"):
 class ListShownOften(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_shown_often"):
     """List the trusted memories that searches have shown most often. The page sends it."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
 
 class ShownOften(msgspec.Struct, frozen=True, kw_only=True):
     """A memory, in how many searches it was shown, and how much feedback said that it helped and that it misled."""
@@ -378,8 +374,6 @@ class ShownOftenList(Reply, kw_only=True, tag="shown_often"):
 
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):
     """Read one memory and its links; changes no bookkeeping."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     memory_id: fields.MemoryReference
     part: Annotated[int, Meta(ge=1, le=limits.PARTS, description="Of long ones")] | UnsetType = UNSET
@@ -439,8 +433,6 @@ GET_MEMORY: Final = Tool(
 
 class ListStanding(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_standing"):
     """List standing instructions of the user."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     project: _Project | UnsetType = UNSET
     include_untrusted: Annotated[bool, Meta(description="Add untrusted")] = False

@@ -10,7 +10,7 @@ from engramq.schemas.commands.base import Command, Reply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Identifier
 from engramq.schemas.receipts import Receipt as _SignedReceipt  # Receipt is that of an import's row
-from engramq.schemas.vocabulary import Scope, Thing, WorkerKind
+from engramq.schemas.vocabulary import Scope, Thing
 
 RECEIPT_ENTRIES: Final = 100  # of one receipt; a purge has an entry for each memory
 CHECKED_AT_ONCE: Final = 1_000
@@ -19,7 +19,6 @@ CHECKED_AT_ONCE: Final = 1_000
 class MakeReceipt(Command, frozen=True, kw_only=True, omit_defaults=True, tag="make_receipt"):
     """Prove what one command did, or that something was erased: by its id, whoever did it."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.ADMIN
 
     command_id: Annotated[Identifier, Meta(description="All that one write did")] | UnsetType = UNSET
@@ -44,7 +43,6 @@ class ReceiptMade(Reply, kw_only=True, tag="receipt_made"):
 class VerifyAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="verify_audit"):
     """Walk the chain of the audit log, some places at a time."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.ADMIN
 
     after: Annotated[int, Meta(ge=0, le=limits.POSITION_MAX, description="The place to go on behind")] = 0
@@ -76,8 +74,6 @@ class AuditVerified(Reply, kw_only=True, tag="audit_verified"):
 
 class ReceiptKey(Command, frozen=True, kw_only=True, omit_defaults=True, tag="receipt_key"):
     """Ask by which key receipts are signed."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
 
 class ReceiptKeyShown(Reply, kw_only=True, tag="receipt_key_shown"):

@@ -1,12 +1,12 @@
 """Commands on who sees a memory: shared with the namespace, and private again."""
 
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands.base import ExampleCall, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.fields import MemoryId, Note, Seen
-from engramq.schemas.vocabulary import Thing, WorkerKind
+from engramq.schemas.vocabulary import Thing
 
 # What the examples of the guide are about.
 _KEEP: Final = ExampleCall(
@@ -18,8 +18,6 @@ _SHARE: Final = ExampleCall(tool="share_memory", arguments={"memory_id": "<store
 
 class ShareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
     """Let everybody in the namespace see a private memory."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
     memory_id: MemoryId
     seen: Seen | UnsetType = UNSET
@@ -71,8 +69,6 @@ SHARE_MEMORY: Final = Tool(
 
 class UnshareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="unshare_memory"):
     """Make a memory private again."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
     memory_id: MemoryId
 

@@ -10,13 +10,11 @@ from engramq.schemas.contents import Contents
 from engramq.schemas.fields import Cursor, Name, Since, StoredSince, StoredUntil, Tags, Until, refuse_reversed
 from engramq.schemas.ids import mark_of
 from engramq.schemas.records import Answered, Extract, SurveyTotals
-from engramq.schemas.vocabulary import SurveyOrder, WorkerKind
+from engramq.schemas.vocabulary import SurveyOrder
 
 
 class SurveyMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="survey_memories"):
     """Survey what is kept about a topic. The gateway checks a cursor and hands on the marks of what was shown."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     topic: Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S", description="In words")]
     since: Since | UnsetType = UNSET

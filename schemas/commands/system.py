@@ -13,7 +13,7 @@ from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions, Se
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
 from engramq.schemas.records import AuditEntry
-from engramq.schemas.vocabulary import AuditAction, CommandStatus, MemoryState, Scope, WorkerKind
+from engramq.schemas.vocabulary import AuditAction, CommandStatus, MemoryState, Scope
 
 # What the examples of the guide are about.
 _STORE: Final = ExampleCall(
@@ -26,8 +26,6 @@ class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):
 
     `database`: say too whether the database serves; `checks`: what else a worker alone can look at.
     """
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     payload: bytes = b""
     database: bool = False
@@ -46,8 +44,6 @@ class Pong(Reply, kw_only=True, tag="pong"):
 
 class GetCommand(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_command"):
     """Ask what became of a command of this principal's."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     command_id: Identifier
     first: Annotated[int, Meta(ge=0, le=limits.IMPORT_ROWS, description="First item to show")] = 0
@@ -91,7 +87,6 @@ GET_COMMAND: Final = Tool(
 class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="audit"):
     """List who did what, newest first. The gateway checks a cursor and hands its inner position on."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.ADMIN
 
     target: Annotated[Identifier, Meta(description="Id of a memory, edge or node")] | UnsetType = UNSET
@@ -152,15 +147,11 @@ LIST_AUDIT: Final = Tool(
 class MemoryStats(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_stats"):
     """Count what this namespace holds. Projects are named as far as they have memories in `partitions`."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
     partitions: Annotated[Partitions, Meta(description="Whose projects are named")] = DEFAULT_PARTITIONS
 
 
 class CountFacets(Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_facets", tag_field="type"):
     """Count the memories of a list by the words that the page offers to filter by. The page sends it."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     partitions: Partitions = DEFAULT_PARTITIONS
     sectors: Sectors | UnsetType = UNSET

@@ -9,7 +9,7 @@ from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Too
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project, refuse_reversed
 from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
-from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility, WorkerKind
+from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility
 
 # What the examples of the guide are about.
 _STORE: Final = ExampleCall(
@@ -25,7 +25,6 @@ _VERIFY: Final = ExampleCall(
 class VerifyMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="verify_memory"):
     """Say how far a memory is vouched for."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.VERIFY
 
     memory_id: MemoryId
@@ -91,7 +90,6 @@ VERIFY_MEMORY: Final = Tool(
 class PromoteMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="memory_promote_to_trusted"):
     """Move a verified memory from untrusted to trusted."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.VERIFY
 
     record_id: MemoryId
@@ -137,7 +135,6 @@ PROMOTE_MEMORY: Final = Tool(
 class Authenticate(Command, frozen=True, kw_only=True, omit_defaults=True, tag="authenticate"):
     """Ask whose a bearer token is; sent by gateways, never by a client. Only the token's SHA-256 (hex) travels."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
     scope: ClassVar[Scope] = Scope.ADMIN
 
     token_sha256: str
@@ -159,8 +156,6 @@ class Identity(Reply, kw_only=True, tag="identity"):
 
 class ListContradictions(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_contradictions"):
     """List pairs of trusted memories that say otherwise about the same thing."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     project: Annotated[Name, Meta(description="* is all")] | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
@@ -218,7 +213,6 @@ class PurgeMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True,
     that would take. `private`: none but private memories.
     """
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
 
     created_by: Name | UnsetType = UNSET
