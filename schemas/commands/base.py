@@ -94,6 +94,11 @@ class ExampleCall(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     arguments: dict[str, Any]
 
+    @classmethod
+    def of(cls, tool: str, /, **arguments: Any) -> "ExampleCall":
+        """Return the call of a tool with these arguments."""
+        return cls(tool=tool, arguments=arguments)
+
 
 class ToolGuide(msgspec.Struct, frozen=True, kw_only=True):
     """One tool, for an agent that has to decide whether to call it; `example` works once `before` has been called."""
@@ -218,9 +223,7 @@ class Tool:
             object.__setattr__(self, name, value)
 
 
-_NO_GUIDE: Final = ToolGuide(
-    what="", when="", when_not="", cost="", returns="", next="", example=ExampleCall(tool="", arguments={})
-)
+_NO_GUIDE: Final = ToolGuide(what="", when="", when_not="", cost="", returns="", next="", example=ExampleCall.of(""))
 
 
 def unlisted(command: type[Command], reply: type[Reply], example: str) -> Tool:

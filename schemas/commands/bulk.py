@@ -198,15 +198,13 @@ IMPORT_MEMORIES: Final = Tool(
         next="rejected is not 0: get_command shows a receipt for each row, with its index, and field and error of a "
         "rejected one. Send those again, corrected. external_id makes that safe: on_duplicate skip leaves a known one "
         "alone, update writes what the row names.",
-        example=ExampleCall(
-            tool="import_memories",
-            arguments={
-                "records": [
-                    {"content": "Ada prefers tea to coffee", "speaker": "Ada", "external_id": "notes-1"},
-                    {"content": "The stand-up meeting is at 9:30", "external_id": "notes-2", "tags": ["meetings"]},
-                    {"content": " ", "external_id": "notes-3"},
-                ]
-            },
+        example=ExampleCall.of(
+            "import_memories",
+            records=[
+                {"content": "Ada prefers tea to coffee", "speaker": "Ada", "external_id": "notes-1"},
+                {"content": "The stand-up meeting is at 9:30", "external_id": "notes-2", "tags": ["meetings"]},
+                {"content": " ", "external_id": "notes-3"},
+            ],
         ),
     ),
 )

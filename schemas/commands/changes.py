@@ -17,17 +17,11 @@ from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import Scope, Sector, Thing, WorkerKind
 
 # What the examples of the guide are about.
-_STORE_TEA: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"}
-)
+_STORE_TEA: Final = ExampleCall.of("store_memory", content="Ada prefers tea to coffee", speaker="Ada")
 _HERE: Final = {"session": "meetings"}
-_STORE_OLD: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day", **_HERE}
-)
-_STORE_NEW: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "The stand-up meeting moved to 9:30 every day", **_HERE}
-)
-_SEARCH_OLD: Final = ExampleCall(tool="search_memories", arguments={"query": "When is the stand-up meeting?", **_HERE})
+_STORE_OLD: Final = ExampleCall.of("store_memory", content="The stand-up meeting is at 9:00 every day", **_HERE)
+_STORE_NEW: Final = ExampleCall.of("store_memory", content="The stand-up meeting moved to 9:30 every day", **_HERE)
+_SEARCH_OLD: Final = ExampleCall.of("search_memories", query="When is the stand-up meeting?", **_HERE)
 _IT: Final = {"memory_id": "<stored.id>"}
 
 
@@ -77,9 +71,7 @@ SUPERSEDE_MEMORY: Final = Tool(
         returns="old and new as they are now. Again with the same two: the same answer.",
         next="Nothing. already_superseded: the error names what replaced it; supersede that one.",
         before=(_STORE_OLD, _SEARCH_OLD, _STORE_NEW),
-        example=ExampleCall(
-            tool="supersede_memory", arguments={"old_memory_id": "@recalled[0]", "new_memory_id": "@stored", **_HERE}
-        ),
+        example=ExampleCall.of("supersede_memory", old_memory_id="@recalled[0]", new_memory_id="@stored", **_HERE),
     ),
 )
 
@@ -233,7 +225,7 @@ UPDATE_MEMORY: Final = Tool(
         returns="memory after the change, or not_found.",
         next="Nothing.",
         before=(_STORE_TEA,),
-        example=ExampleCall(tool="update_memory", arguments={**_IT, "metadata": {"cups": 3}}),
+        example=ExampleCall.of("update_memory", **_IT, metadata={"cups": 3}),
     ),
 )
 
@@ -288,7 +280,7 @@ FORGET_MEMORY: Final = Tool(
         next="Archived by mistake: restore_memory. Erased cannot be undone. One of still_hidden is right after all: "
         "restore_memory.",
         before=(_STORE_TEA,),
-        example=ExampleCall(tool="forget_memory", arguments={**_IT, "reason": "Ada was joking"}),
+        example=ExampleCall.of("forget_memory", **_IT, reason="Ada was joking"),
     ),
 )
 
@@ -320,8 +312,8 @@ RESTORE_MEMORY: Final = Tool(
         returns="restored with the memory, or not_found.",
         next="If the newer one was wrong: forget_memory. degree_limit: its links count again, and the memory named has "
         "no room; disconnect one of that one's links first.",
-        before=(_STORE_TEA, ExampleCall(tool="forget_memory", arguments=_IT)),
-        example=ExampleCall(tool="restore_memory", arguments={**_IT, "reason": "it was right after all"}),
+        before=(_STORE_TEA, ExampleCall.of("forget_memory", **_IT)),
+        example=ExampleCall.of("restore_memory", **_IT, reason="it was right after all"),
     ),
 )
 

@@ -13,25 +13,21 @@ from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus
 
 # What the examples of the guide are about.
 _FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
-_VALUE: Final = ExampleCall(
-    tool="graph_add_edge",
-    arguments={
-        "source_name": "Ada",
-        "source_label": "Person",
-        "target_name": "Honesty",
-        "relation": "VALUES",
-        "properties": {"is_constitutive": True},
-    },
+_VALUE: Final = ExampleCall.of(
+    "graph_add_edge",
+    source_name="Ada",
+    source_label="Person",
+    target_name="Honesty",
+    relation="VALUES",
+    properties={"is_constitutive": True},
 )
-_PROPOSE: Final = ExampleCall(
-    tool="reclassify_memory_sector",
-    arguments={
-        "source_name": "Ada",
-        "target_name": "Honesty",
-        "relation": "VALUES",
-        "new_sector": Sector.REFLECTIVE.value,
-        "reason": "a conclusion about herself",
-    },
+_PROPOSE: Final = ExampleCall.of(
+    "reclassify_memory_sector",
+    source_name="Ada",
+    target_name="Honesty",
+    relation="VALUES",
+    new_sector=Sector.REFLECTIVE.value,
+    reason="a conclusion about herself",
 )
 
 
@@ -91,8 +87,8 @@ RECLASSIFY_SECTOR: Final = Tool(
         returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (candidates, oldest first), "
         "consent_required with a proposal_id: each says what to do, and nothing has changed.",
         next="ambiguous: again with edge_id. consent_required: do what hint says, then call this again.",
-        before=(ExampleCall(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),
-        example=ExampleCall(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
+        before=(ExampleCall.of("graph_add_edge", **_FACT, source_label="Person"),),
+        example=ExampleCall.of("reclassify_memory_sector", **_FACT, new_sector=Sector.EPISODIC.value),
     ),
 )
 
@@ -143,7 +139,7 @@ DECIDE_PROPOSAL: Final = Tool(
         "digest.",
         next="approved: call what was proposed again; it uses the proposal up.",
         before=(_VALUE, _PROPOSE),
-        example=ExampleCall(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),
+        example=ExampleCall.of("decide_proposal", proposal_id="<proposal_id>", decision="approve"),
     ),
 )
 
@@ -189,6 +185,6 @@ LIST_PROPOSALS: Final = Tool(
         returns="proposals, each with effect in words, the edge or node as it is now, and change: what of an edge "
         "would be different, or all of a memory to be shared; next_cursor, null at the end.",
         next="decide_proposal with a proposal_id. next_cursor as cursor, with the same state, for the next page.",
-        example=ExampleCall(tool="list_proposals", arguments={"state": "pending"}),
+        example=ExampleCall.of("list_proposals", state="pending"),
     ),
 )

@@ -85,7 +85,7 @@ WHY: Final = Tool(
         cost="Two indexed reads, a few milliseconds; at most 600 tokens.",
         returns="Lines by kind, the newest three of each, with audit_id; omitted counts the others.",
         next="Its ground is stale: look at it, then update_memory or supersede_memory.",
-        before=(ExampleCall(tool="store_memory", arguments={"content": "Ada likes tea"}),),
-        example=ExampleCall(tool="why", arguments={"memory_id": "@stored"}),
+        before=(ExampleCall.of("store_memory", content="Ada likes tea"),),
+        example=ExampleCall.of("why", memory_id="@stored"),
     ),
 )

@@ -28,17 +28,12 @@ LabelOfHomonym = Annotated[fields.Name, Meta(description="If ambiguous")]
 
 
 # What the examples of the guide are about.
-_FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
+EXAMPLE_FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
 # With the label, an example works whether or not another one has made a node of that name.
-_ADD: Final = ExampleCall(
-    tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}}
-)
-_ADD_NODE: Final = ExampleCall(
-    tool="graph_add_node", arguments={"name": "Ada", "label": "Person", "properties": {"born": 1815}}
-)
-_ADD_WRONG: Final = ExampleCall(
-    tool="graph_add_edge",
-    arguments={"source_name": "Ada", "source_label": "Person", "target_name": "Telegraph", "relation": "INVENTED"},
+EXAMPLE_EDGE: Final = ExampleCall.of("graph_add_edge", **EXAMPLE_FACT, source_label="Person", properties={"year": 1843})
+EXAMPLE_NODE: Final = ExampleCall.of("graph_add_node", name="Ada", label="Person", properties={"born": 1815})
+_ADD_WRONG: Final = ExampleCall.of(
+    "graph_add_edge", source_name="Ada", source_label="Person", target_name="Telegraph", relation="INVENTED"
 )
 
 
@@ -85,7 +80,7 @@ ADD_NODE: Final = Tool(
         cost="One transaction, about 5 ms; no embedding.",
         returns="node_id, created (false: it was there), and the merged properties.",
         next="graph_add_edge, with source_label or target_label where the name is ambiguous.",
-        example=_ADD_NODE,
+        example=EXAMPLE_NODE,
     ),
 )
 
@@ -197,7 +192,7 @@ ADD_EDGE: Final = Tool(
         "consent_required with a proposal_id (it would change a constitutive edge): nothing was written.",
         next="ambiguous: again with source_label or target_label. consent_required: do what hint says. When it holds "
         "no longer: again with valid_until. get_edge verifies it.",
-        example=_ADD,
+        example=EXAMPLE_EDGE,
     ),
 )
 
@@ -269,7 +264,7 @@ DELETE_EDGE: Final = Tool(
         returns="deleted, not_found, or consent_required with a proposal_id.",
         next="consent_required: do what hint says, then call this again.",
         before=(_ADD_WRONG,),
-        example=ExampleCall(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
+        example=ExampleCall.of("graph_delete_edge", edge_id="<edge_id>", reason="not true"),
     ),
 )
 
@@ -292,8 +287,8 @@ DELETE_NODE: Final = Tool(
         cost="One audited transaction, longer with many edges. An operator can undo it until restore_until.",
         returns="deleted with edges_deleted, not_found, or consent_required when an edge is constitutive.",
         next="consent_required: do what hint says, then call this again.",
-        before=(ExampleCall(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
-        example=ExampleCall(tool="graph_delete_node", arguments={"node_id": "<node_id>", "reason": "misspelt"}),
+        before=(ExampleCall.of("graph_add_node", name="Adda", label="Person"),),
+        example=ExampleCall.of("graph_delete_node", node_id="<node_id>", reason="misspelt"),
     ),
 )
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide
-from engramq.schemas.commands.graph import AsWritten, LabelOfHomonym
+from engramq.schemas.commands.graph import EXAMPLE_EDGE, EXAMPLE_FACT, EXAMPLE_NODE, AsWritten, LabelOfHomonym
 from engramq.schemas.commands.memories import Sectors
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
@@ -16,15 +16,6 @@ from engramq.schemas.ids import weight_position
 from engramq.schemas.records import Candidate, CountedNode, GraphEdge, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import Following, Sector, Thing
 
-# What the examples of the guide are about.
-_FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
-# With the label, an example works whether or not another one has made a node of that name.
-_ADD: Final = ExampleCall(
-    tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}}
-)
-_ADD_NODE: Final = ExampleCall(
-    tool="graph_add_node", arguments={"name": "Ada", "label": "Person", "properties": {"born": 1815}}
-)
 _WALK: Final = "One walk, a few milliseconds for small neighbourhoods; bounded at 2 s, and truncated says that it was."
 
 
@@ -79,8 +70,8 @@ GET_NODE_BY_NAME: Final = Tool(
         cost="One indexed read, a few milliseconds; a miss looks for names that resemble it.",
         returns="The node, the oldest of match_count; or node null, not_found, and suggestions.",
         next="match_count above 1: give label. not_found: try a suggestion.",
-        before=(_ADD_NODE,),
-        example=ExampleCall(tool="get_node_by_name", arguments={"name": "Ada"}),
+        before=(EXAMPLE_NODE,),
+        example=ExampleCall.of("get_node_by_name", name="Ada"),
     ),
 )
 
@@ -141,8 +132,8 @@ GET_EDGE: Final = Tool(
         cost="One indexed read, about 5 ms. Changes nothing.",
         returns="The edge, the oldest of match_count; or exactly edge null and not_found.",
         next="not_found: the fact is not known, which does not mean that it is false.",
-        before=(_ADD,),
-        example=ExampleCall(tool="get_edge", arguments=_FACT),
+        before=(EXAMPLE_EDGE,),
+        example=ExampleCall.of("get_edge", **EXAMPLE_FACT),
     ),
 )
 
@@ -263,8 +254,8 @@ LIST_EDGES: Final = Tool(
         "at the end. What has ended is left out.",
         next="as_of shows what held then. Give next_cursor as cursor, with the same filters, for the next page. "
         "match_count above 1: give label.",
-        before=(_ADD,),
-        example=ExampleCall(tool="graph_list_edges", arguments={"node_name": "Ada"}),
+        before=(EXAMPLE_EDGE,),
+        example=ExampleCall.of("graph_list_edges", node_name="Ada"),
     ),
 )
 
@@ -332,8 +323,8 @@ QUERY_NEIGHBORS: Final = Tool(
         next="Go deeper with depth 2, or narrow with relation and sectors; as_of walks over what held then. "
         "truncated: raise limit or narrow. "
         "match_count above 1: candidates are the other nodes of that name; give label.",
-        before=(_ADD,),
-        example=ExampleCall(tool="graph_query_neighbors", arguments={"node_name": "Ada", "depth": 2}),
+        before=(EXAMPLE_EDGE,),
+        example=ExampleCall.of("graph_query_neighbors", node_name="Ada", depth=2),
     ),
 )
 
@@ -391,12 +382,11 @@ FIND_PATH: Final = Tool(
         next="path_found false and truncated false: no path of max_depth edges that hold; raise max_depth, give as_of, "
         "or choose among candidates with start_label and end_label.",
         before=(
-            _ADD,
-            ExampleCall(
-                tool="graph_add_edge",
-                arguments={"source_name": "Babbage", "target_name": "Analytical Engine", "relation": "DESIGNED"},
+            EXAMPLE_EDGE,
+            ExampleCall.of(
+                "graph_add_edge", source_name="Babbage", target_name="Analytical Engine", relation="DESIGNED"
             ),
         ),
-        example=ExampleCall(tool="graph_find_path", arguments={"start_node": "Ada", "end_node": "Babbage"}),
+        example=ExampleCall.of("graph_find_path", start_node="Ada", end_node="Babbage"),
     ),
 )

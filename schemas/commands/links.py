@@ -31,23 +31,12 @@ IfLinked = Annotated[IfExists, Meta(description="If linked already")]
 # What the examples of the guide are about.
 _HERE: Final = {"session": "the queue"}
 _BEFORE: Final = (
-    ExampleCall(
-        tool="store_memory", arguments={"content": "We chose Redis for the queue because latency matters most", **_HERE}
-    ),
-    ExampleCall(tool="search_memories", arguments={"query": "Why did we choose Redis for the queue?", **_HERE}),
-    ExampleCall(
-        tool="store_memory", arguments={"content": "A round trip through the queue takes half a millisecond", **_HERE}
-    ),
+    ExampleCall.of("store_memory", content="We chose Redis for the queue because latency matters most", **_HERE),
+    ExampleCall.of("search_memories", query="Why did we choose Redis for the queue?", **_HERE),
+    ExampleCall.of("store_memory", content="A round trip through the queue takes half a millisecond", **_HERE),
 )
-_CONNECT: Final = ExampleCall(
-    tool="connect",
-    arguments={
-        "source": "@stored",
-        "target": "@recalled[0]",
-        "relation": "supports",
-        "note": "the figure behind it",
-        **_HERE,
-    },
+_CONNECT: Final = ExampleCall.of(
+    "connect", source="@stored", target="@recalled[0]", relation="supports", note="the figure behind it", **_HERE
 )
 
 
@@ -204,9 +193,8 @@ DISCONNECT: Final = Tool(
         "another relation than guard_relation, or is a supersession, which restore_memory undoes.",
         next="Nothing; the next search does not follow it. connect makes it again.",
         before=(*_BEFORE, _CONNECT),
-        example=ExampleCall(
-            tool="disconnect",
-            arguments={"source": "@recalled[0]", "target": "@stored", "guard_relation": "supports", **_HERE},
+        example=ExampleCall.of(
+            "disconnect", source="@recalled[0]", target="@stored", guard_relation="supports", **_HERE
         ),
     ),
 )
@@ -274,14 +262,12 @@ CONNECT_BY_QUERY: Final = Tool(
         next="insufficient_confidence: read the contents found; ask more exactly, or connect by id. Preview is right: "
         "again without dry_run.",
         before=_BEFORE,
-        example=ExampleCall(
-            tool="connect_by_query",
-            arguments={
-                "source_query": "How long does a round trip through the queue take?",
-                "target_query": "Why was Redis chosen for the queue?",
-                "relation": "supports",
-                "dry_run": True,
-            },
+        example=ExampleCall.of(
+            "connect_by_query",
+            source_query="How long does a round trip through the queue take?",
+            target_query="Why was Redis chosen for the queue?",
+            relation="supports",
+            dry_run=True,
         ),
     ),
 )
@@ -370,16 +356,14 @@ CONNECTS: Final = Tool(
         "or nothing, and the first error is the answer. Many results come in parts: rest names the call that goes on.",
         next="Correct the items in errors and send those again.",
         before=_BEFORE,
-        example=ExampleCall(
-            tool="connects",
-            arguments={
-                "edges": [
-                    {"source": "@stored", "target": "@recalled[0]", "relation": "supports"},
-                    {"source": "@recalled[0]", "target": "@stored", "note": "said twice: the link is reinforced"},
-                ],
-                "atomic": True,
-                **_HERE,
-            },
+        example=ExampleCall.of(
+            "connects",
+            edges=[
+                {"source": "@stored", "target": "@recalled[0]", "relation": "supports"},
+                {"source": "@recalled[0]", "target": "@stored", "note": "said twice: the link is reinforced"},
+            ],
+            atomic=True,
+            **_HERE,
         ),
     ),
 )
@@ -438,7 +422,7 @@ RECORD_OUTCOME: Final = Tool(
         "memories with the reason.",
         next="Store what you learned from the task with store_memory.",
         before=_BEFORE[:2],
-        example=ExampleCall(tool="record_outcome", arguments={"memory_ids": ["@recalled[0]"], "signal": 0.9, **_HERE}),
+        example=ExampleCall.of("record_outcome", memory_ids=["@recalled[0]"], signal=0.9, **_HERE),
     ),
 )
 

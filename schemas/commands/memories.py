@@ -39,9 +39,7 @@ _SOURCE_TYPE = (
 
 
 # What the examples of the guide are about.
-_STORE_TEA: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"}
-)
+_STORE_TEA: Final = ExampleCall.of("store_memory", content="Ada prefers tea to coffee", speaker="Ada")
 _IT: Final = {"memory_id": "<stored.id>"}
 
 
@@ -241,7 +239,7 @@ SEARCH_MEMORIES: Final = Tool(
         "afterwards record_outcome. Nothing found: ask in other words once, then go "
         'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
         before=(_STORE_TEA,),
-        example=ExampleCall(tool="search_memories", arguments={"query": "What does Ada like to drink?", "limit": 3}),
+        example=ExampleCall.of("search_memories", query="What does Ada like to drink?", limit=3),
     ),
 )
 
@@ -315,7 +313,7 @@ LIST_RECENT_MEMORIES: Final = Tool(
         returns="memories, count and next_cursor, null at the end.",
         next="Give next_cursor as cursor, with the same filters, for the next page.",
         before=(_STORE_TEA,),
-        example=ExampleCall(tool="list_recent_memories", arguments={"limit": 20}),
+        example=ExampleCall.of("list_recent_memories", limit=20),
     ),
 )
 
@@ -426,7 +424,7 @@ GET_MEMORY: Final = Tool(
         returns="memory, links (memory_id is the other end) and replaces, or memory null with status not_found.",
         next="superseded_by is set: read that one. A link's memory_id: get_memory again.",
         before=(_STORE_TEA,),
-        example=ExampleCall(tool="get_memory", arguments=_IT),
+        example=ExampleCall.of("get_memory", **_IT),
     ),
 )
 
@@ -456,9 +454,7 @@ LIST_STANDING: Final = Tool(
         returns="memories and count. standing_source auto: told from the words; given: somebody said so.",
         next="A wish that is none: update_memory with standing=false. One that changed: store_memory, then "
         "supersede_memory. It ends by forget_memory and expires_at too.",
-        before=(
-            ExampleCall(tool="store_memory", arguments={"content": "Always answer in metric units", "standing": True}),
-        ),
-        example=ExampleCall(tool="list_standing", arguments={}),
+        before=(ExampleCall.of("store_memory", content="Always answer in metric units", standing=True),),
+        example=ExampleCall.of("list_standing"),
     ),
 )

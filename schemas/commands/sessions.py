@@ -11,8 +11,8 @@ from engramq.schemas.fields import Name
 from engramq.schemas.vocabulary import Thing
 
 # What the examples of the guide are about.
-_STORE: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}
+_STORE: Final = ExampleCall.of(
+    "store_memory", content="The release is planned for the first of May", session="planning"
 )
 
 
@@ -48,7 +48,7 @@ BEGIN_SESSION: Final = Tool(
         cost="One Redis call, about 2 ms; no worker is asked.",
         returns="session and its instance, a number that is never used twice.",
         next="search_memories with the task, in this session.",
-        example=ExampleCall(tool="begin_session", arguments={"session": "planning"}),
+        example=ExampleCall.of("begin_session", session="planning"),
     ),
 )
 
@@ -89,7 +89,7 @@ GET_BREADCRUMBS: Final = Tool(
         returns="last_stored_id, last_recalled_ids (as numbered by @recalled[N]), session_memory_ids, expires_at.",
         next="get_memory for an id whose content you no longer have.",
         before=(_STORE,),
-        example=ExampleCall(tool="get_breadcrumbs", arguments={"session": "planning"}),
+        example=ExampleCall.of("get_breadcrumbs", session="planning"),
     ),
 )
 
@@ -166,6 +166,6 @@ GUIDE: Final = Tool(
         cost="Nothing: the gateway answers from its own memory, about 2 ms.",
         returns="topic and entry; not_found with topics for a word that it does not know.",
         next="Call the tool; example holds arguments that work.",
-        example=ExampleCall(tool="guide", arguments={"topic": "overview"}),
+        example=ExampleCall.of("guide", topic="overview"),
     ),
 )

@@ -9,11 +9,9 @@ from engramq.schemas.fields import MemoryId, Note, Seen
 from engramq.schemas.vocabulary import Thing
 
 # What the examples of the guide are about.
-_KEEP: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "Ada would rather lead the harbour team", "visibility": "private"}
-)
-_LOOK: Final = ExampleCall(tool="get_memory", arguments={"memory_id": "<stored.id>", "detail": "full"})
-_SHARE: Final = ExampleCall(tool="share_memory", arguments={"memory_id": "<stored.id>", "seen": "<memory.digest>"})
+_KEEP: Final = ExampleCall.of("store_memory", content="Ada would rather lead the harbour team", visibility="private")
+_LOOK: Final = ExampleCall.of("get_memory", memory_id="<stored.id>", detail="full")
+_SHARE: Final = ExampleCall.of("share_memory", memory_id="<stored.id>", seen="<memory.digest>")
 
 
 class ShareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
@@ -106,6 +104,6 @@ UNSHARE_MEMORY: Final = Tool(
         returns="private, not_found, or refused with built_on, the ids of what stands on it that you see, at most 5.",
         next="Refused: talk to them, supersede_memory or forget_memory.",
         before=(_KEEP, _LOOK, _SHARE),
-        example=ExampleCall(tool="unshare_memory", arguments={"memory_id": "<stored.id>"}),
+        example=ExampleCall.of("unshare_memory", memory_id="<stored.id>"),
     ),
 )

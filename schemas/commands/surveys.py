@@ -90,9 +90,7 @@ SURVEY_MEMORIES: Final = Tool(
         "memories that name the topic, by month and thread; near: others, no count. answered no: "
         "nothing is.",
         next="get_memory shows one whole. next_cursor goes on with what is less about it, or had no room.",
-        before=(
-            ExampleCall(tool="store_memory", arguments={"content": "Ada moved the billing service to Redis in May"}),
-        ),
-        example=ExampleCall(tool="survey_memories", arguments={"topic": "What happened to the billing service?"}),
+        before=(ExampleCall.of("store_memory", content="Ada moved the billing service to Redis in May"),),
+        example=ExampleCall.of("survey_memories", topic="What happened to the billing service?"),
     ),
 )

@@ -16,8 +16,8 @@ from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, MemoryState, Scope
 
 # What the examples of the guide are about.
-_STORE: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}
+_STORE: Final = ExampleCall.of(
+    "store_memory", content="The release is planned for the first of May", session="planning"
 )
 
 
@@ -79,7 +79,7 @@ GET_COMMAND: Final = Tool(
         next="pending or running: ask again in a second. failed: reply says why, and nothing was applied. unknown: no "
         "such command of yours, or one of more than a week ago.",
         before=(_STORE,),
-        example=ExampleCall(tool="get_command", arguments={"command_id": "<command_id>"}),
+        example=ExampleCall.of("get_command", command_id="<command_id>"),
     ),
 )
 
@@ -139,7 +139,7 @@ LIST_AUDIT: Final = Tool(
         returns="entries and next_cursor, null at the end. Unknown ids have none.",
         next="What was done was wrong: restore_memory, verify_memory or disconnect undo most of it.",
         before=(_STORE,),
-        example=ExampleCall(tool="audit", arguments={"target": "<stored.id>"}),
+        example=ExampleCall.of("audit", target="<stored.id>"),
     ),
 )
 
@@ -246,6 +246,6 @@ MEMORY_STATS: Final = Tool(
         "and whether administrators read them.",
         next="Search another project by project, all by '*'. A queue with dead commands: tell the operator. queues is "
         "empty without the scope admin.",
-        example=ExampleCall(tool="memory_stats", arguments={}),
+        example=ExampleCall.of("memory_stats"),
     ),
 )

@@ -12,13 +12,11 @@ from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryP
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility
 
 # What the examples of the guide are about.
-_STORE: Final = ExampleCall(
-    tool="store_memory",
-    arguments={"content": "A blog says the cache halves the latency of the search", "source_type": "research"},
+_STORE: Final = ExampleCall.of(
+    "store_memory", content="A blog says the cache halves the latency of the search", source_type="research"
 )
-_VERIFY: Final = ExampleCall(
-    tool="verify_memory",
-    arguments={"memory_id": "<stored.id>", "verification": "verified", "reason": "measured it ourselves"},
+_VERIFY: Final = ExampleCall.of(
+    "verify_memory", memory_id="<stored.id>", verification="verified", reason="measured it ourselves"
 )
 
 
@@ -127,7 +125,7 @@ PROMOTE_MEMORY: Final = Tool(
         "changed it since you judged it.",
         next="Nothing; it is found by the next search. Its links to untrusted memories stay and are not followed.",
         before=(_STORE, _VERIFY),
-        example=ExampleCall(tool="memory_promote_to_trusted", arguments={"record_id": "<stored.id>"}),
+        example=ExampleCall.of("memory_promote_to_trusted", record_id="<stored.id>"),
     ),
 )
 
@@ -195,10 +193,10 @@ LIST_CONTRADICTIONS: Final = Tool(
         "at the end. A page may be empty although others follow.",
         next="One is wrong: supersede_memory. Both hold at times: update_memory with valid_from, valid_until.",
         before=tuple(
-            ExampleCall(tool="store_memory", arguments={"content": f"The lease of the office ends in {month} 2027"})
+            ExampleCall.of("store_memory", content=f"The lease of the office ends in {month} 2027")
             for month in ("August", "December")
         ),
-        example=ExampleCall(tool="list_contradictions", arguments={}),
+        example=ExampleCall.of("list_contradictions"),
     ),
 )
 
