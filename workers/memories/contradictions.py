@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import combinations
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from engramq.schemas.vocabulary import BOTH_HOLD, Partition, Relation
 from engramq.workers.db.memory_rows import visible_now
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
+from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement, pairs_that_may_disagree
 from engramq.workers.memories.duplicates import LookedUp, Sought, model_id_of, near_pairs
 from engramq.workers.runner import Context, handles_without_transaction
 
@@ -30,7 +31,7 @@ LOOKED_UP_TOGETHER: Final = 20  # of one transaction: 3 ms each on two busy core
 TRANSACTIONS: Final = 8  # of a page at most, which ends sooner where something was seen
 PAGE_S: Final = 0.03  # after so long a page begins no other transaction
 PAIRS: Final = 50  # of a page
-MARKED: Final = 20  # the first of a reply; each pair takes up to .2 ms
+MARKED: Final = 20  # the first of a reply
 OTHERS: Final = 3  # that one memory of a reply is said to differ from
 TRUSTED: Final = (Partition.TRUSTED,)
 
@@ -68,13 +69,19 @@ def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Coll
 
     `linked`: those that an agent linked as contradicting each other.
     """
-    first = [(memory, Stated.of(memory)) for memory in memories[:MARKED]]
-    others = [(memory, Stated.of(memory)) for memory in beside]
-    for place, (memory, stated) in enumerate(first):
-        for other, other_stated in first[place + 1 :]:
-            _note_difference(memory, other, compare(stated, other_stated, linked))
-        for other, other_stated in others:
-            _note_difference(memory, other, compare(stated, other_stated, linked), beside=True)
+    compared = [*memories[:MARKED], *beside]
+    shown = len(compared) - len(beside)
+    pairs = pairs_that_may_disagree([memory.content for memory in compared])
+    if linked:
+        pairs.update(
+            pair
+            for pair in combinations(range(len(compared)), 2)
+            if frozenset(compared[at].id for at in pair) in linked
+        )
+    for place, other_place in sorted(pair for pair in pairs if pair[0] < shown):
+        memory, other = compared[place], compared[other_place]
+        found = compare(Stated.of(memory), Stated.of(other), linked)
+        _note_difference(memory, other, found, beside=other_place >= shown)
 
 
 def mark_pair(memory: Memory, other: Memory) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
+from engramq.workers.memories.disagreement import (
+    PIECE_CHARS,
+    Pieces,
+    disagreement,
+    pairs_that_may_disagree,
+)
 from tests.workers.memories.contradictions.notes import template_notes
 
 log = logging.getLogger(__name__)  # of the figures: pytest -rP shows them
@@ -92,3 +97,14 @@ def test_the_pieces_are_of_the_sentences_that_differ_and_short() -> None:
 )
 def test_what_is_no_statement_about_the_same_thing_says_nothing(earlier: str, later: str, same_speaker: bool) -> None:
     assert disagreement(earlier, later, same_speaker=same_speaker) is None
+
+
+def test_of_many_texts_only_few_pairs_are_compared_and_all_that_disagree() -> None:
+    sides = [[pair[side] for pair in PAIRS] for side in ("earlier", "later")]
+    texts = [*sides[0], *sides[1], "I never drink coffee after lunch", "After lunch I drink coffee", *STORES]
+    compared = pairs_that_may_disagree(texts)
+    places = combinations(range(len(texts)), 2)
+    apart = {pair for pair in places if disagreement(*(texts[at] for at in pair), same_speaker=True)}
+    assert apart
+    assert apart <= compared
+    assert len(compared) < 0.05 * len(texts) ** 2 / 2
