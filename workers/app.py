@@ -235,7 +235,7 @@ async def run(
     health = WorkerHealth(stop, polling.is_under_way)
     async with AsyncExitStack() as owned:
         # Before the database, which may let it wait.
-        await owned.enter_async_context(telling_watchdog())
+        say_ready = await owned.enter_async_context(telling_watchdog())
         await owned.enter_async_context(health.served(settings))
         if settings.otel_endpoint:
             from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
@@ -265,6 +265,7 @@ async def run(
             stopping=stop,
             observe=None if metrics is None else metrics.observe,
         )
+        say_ready()
         await serve(
             specs, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
         )
@@ -298,7 +299,8 @@ def _metrics(kinds: Sequence[WorkerKind], settings: Settings) -> WorkerMetrics |
 async def open_store(settings: Settings) -> Store:
     """Open the store as soon as the database can be worked with, migrating it if it is behind and the role may.
 
-    Says once a minute what it waits for. Raises NotReady for what waiting does not mend.
+    Says once a minute what it waits for. Raises NotReady for what waiting does not mend, and where a migration by the
+    owner fails.
     """
     owner_url = settings.migrate_database_url or settings.database_url
     said_at, said = 0.0, ""
@@ -315,6 +317,8 @@ async def open_store(settings: Settings) -> Store:
                 applied = await migrate(owner_url)
             except NotReady as problem:
                 is_refused = problem.reason is not Reason.UNREACHABLE
+                if is_refused and settings.migrate_database_url:
+                    raise
                 if is_refused and found.reason is Reason.UNREACHABLE:
                     found = problem  # names the statement that is missing, which somebody may run meanwhile
                 else:
@@ -329,7 +333,7 @@ async def open_store(settings: Settings) -> Store:
             log.warning("Waiting for the database", extra={"problem": found.message, "recovery": found.recovery})
             said_at, said = time.monotonic(), str(found)
         await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
+        pause_s = min(pause_s * 1.05, LONGEST_PAUSE_S)  # .1 s after a second: a new home's PostgreSQL takes that
 
 
 # How long a thread of the model waits for the interpreter while a search is ranked. With Python's own 5 ms eight

@@ -107,5 +107,5 @@ def test_a_home_of_an_unreleased_revision_is_refused_with_what_to_do(installatio
         assert b"unreleased revision" in ended.stderr
         assert b"`engramq export`" in ended.stderr
     log = (Path(installation.environment["ENGRAMQ_HOME"]) / "logs" / "supervisor.log").read_text().splitlines()
-    died = [json.loads(line) for line in log if '"Service died"' in line and '"migrate"' in line]
+    died = [json.loads(line) for line in log if '"Service died"' in line and '"worker"' in line]
     assert {each["exit_code"] for each in died} == {ExitCode.MISUSED}, "else the supervisor tries twice more, and waits"

@@ -60,10 +60,12 @@ class Heartbeat:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._socket: socket.socket | None = None
+        self._was_heard = self._is_ready = False
 
     def listen(self) -> None:
         """Make the socket, before each start of the child."""
         self.close()
+        self._was_heard = self._is_ready = False
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
@@ -81,11 +83,20 @@ class Heartbeat:
 
     def was_heard(self) -> bool:
         """Say whether the child has sent anything since the last call."""
-        heard = False
-        with contextlib.suppress(BlockingIOError):
-            while self._socket is not None and self._socket.recv(64):
-                heard = True
+        self._receive()
+        heard, self._was_heard = self._was_heard, False
         return heard
+
+    def said_ready(self) -> bool:
+        """Say whether the child has said that it serves."""
+        self._receive()
+        return self._is_ready
+
+    def _receive(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._socket is not None and (said := self._socket.recv(64)):
+                self._was_heard = True
+                self._is_ready = self._is_ready or said == b"READY=1"
 
 
 async def until_hung(

@@ -191,15 +191,12 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         home.gateway_socket.unlink(missing_ok=True)
         http.forget()
 
-    # Both load their modules while PostgreSQL is still being made, and wait for it themselves.
-    waiting = ("--wait", str(postgres.INITDB_BOUND_S)) if POSTGRES in servers else ()
+    if POSTGRES in servers:  # of which the worker is told the owner, so that it migrates: a process less
+        with_database[settings.MIGRATE_DATABASE_URL] = owner_url
+    else:
+        services.append(SupervisedService(MIGRATE, _command(with_database, "migrate"), once=True))
     services += [
-        SupervisedService(
-            MIGRATE,
-            _command({**base, settings.DATABASE_URL: owner_url}, "migrate", *waiting),
-            uses=tuple(servers & {POSTGRES}),
-            once=True,
-        ),
+        # It loads its modules and its model while PostgreSQL is still being made, and waits for it itself.
         _program(
             home,
             WORKER,
@@ -209,7 +206,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "--embedder-file",
             str(home.embedder),
             after=after_redis,
-            uses=(MIGRATE,),
+            uses=(POSTGRES,),
         ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
         _program(
@@ -226,7 +223,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
         ),
     ]
-    everything = (*sorted(servers), MIGRATE, WORKER)
+    everything = (*(service.name for service in services if service.name != GATEWAY),)
     needs = {"stdio": (GATEWAY,), "command": everything, "worker": everything}
     needs |= dict.fromkeys(SERVING, (*everything, GATEWAY))
     return Stack(
@@ -322,7 +319,10 @@ def _program(
     tend: Callable[[], str] | None = None,
     sockets: tuple[Path, ...] = (),
 ) -> SupervisedService:
-    """A process of ours, which says again and again that its event loop turns. `before` runs before each start."""
+    """A process of ours, which says again and again that its event loop turns. `before` runs before each start.
+
+    Without `is_ready` it is ready once it says so.
+    """
     alive = home.run / f"{name}.alive"
     heartbeat = silence.Heartbeat(alive)
     asked = {key: value for key, value in environment.items() if key != "WATCHDOG_PID"}  # of us, by systemd
@@ -338,7 +338,7 @@ def _program(
         after=after,
         uses=uses,
         prepare=prepare,
-        is_ready=is_ready,
+        is_ready=is_ready or heartbeat.said_ready,
         tend=tend,
         sockets=(*sockets, alive),
         answers=heartbeat.was_heard,

@@ -89,6 +89,19 @@ async def test_an_event_loop_that_turns_is_heard(heartbeat: Heartbeat) -> None:
     assert not heartbeat.was_heard(), "once is once"
 
 
+async def test_who_serves_says_so_until_another_starts(heartbeat: Heartbeat) -> None:
+    async with asyncio.timeout(10.0), telling_watchdog(heartbeat.variables()) as say_ready:
+        while not heartbeat.was_heard():
+            await asyncio.sleep(0)
+        assert not heartbeat.said_ready(), "it lives"
+        say_ready()
+        assert heartbeat.said_ready()
+        assert heartbeat.was_heard(), "that is a sign of life too"
+        assert heartbeat.said_ready()
+        heartbeat.listen()
+        assert not heartbeat.said_ready()
+
+
 def test_a_new_start_listens_anew(heartbeat: Heartbeat) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as child:
         child.sendto(b"WATCHDOG=1", heartbeat.variables()["NOTIFY_SOCKET"])

@@ -365,7 +365,15 @@ def test_logs_are_kept_within_their_size_while_their_writers_go_on(tmp_path: Pat
     ids=["of_a_home", "with_another_redis"],
 )
 def test_servers_stop_after_what_uses_them(home: Home, given: dict[str, str], last: list[str]) -> None:
-    assert stop_order(default_stack(home, given).services) == [["gateway"], ["worker"], ["migrate"], last]
+    assert stop_order(default_stack(home, given).services) == [["gateway"], ["worker"], last]
+
+
+def test_the_worker_migrates_a_home_and_a_process_of_its_own_another_database(home: Home) -> None:
+    def names(given: dict[str, str]) -> list[str]:
+        return [service.name for service in default_stack(home, given).services]
+
+    assert names({}) == ["postgres", "redis", "worker", "gateway"]
+    assert names({settings.DATABASE_URL: "postgresql:///own"}) == ["redis", "migrate", "worker", "gateway"]
 
 
 def test_http_is_opened_again_where_the_gateway_that_opened_it_has_gone_meanwhile(

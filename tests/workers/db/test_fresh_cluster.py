@@ -81,6 +81,18 @@ async def test_a_worker_that_may_not_names_the_statements_and_goes_on_when_they_
         assert await store.read("n", one) == {"one": 1}
 
 
+@pytest.mark.promise("QP-19")
+async def test_a_worker_ends_where_the_owner_that_it_was_told_cannot_migrate(fresh: Servers) -> None:
+    administer(fresh.database_url_owner, f"create database {OWNED}")
+    own = of_database(fresh.postgres, "engramq", OWNED)
+    administer(own, "create table memories (id int)")
+    told = read_settings({"ENGRAMQ_DATABASE_URL": fresh.postgres.url("engramq_worker"),
+                          "ENGRAMQ_MIGRATE_DATABASE_URL": own})  # fmt: skip
+    async with asyncio.timeout(60):
+        with pytest.raises(NotReady, match="tables that engramq did not make"):
+            await open_store(told)
+
+
 @pytest.mark.promise("QP-17", "QP-19")
 async def test_a_role_that_does_not_exist_is_named_with_what_makes_it(fresh: Servers) -> None:
     with pytest.raises(NotReady, match="does not let the workers in") as caught:
