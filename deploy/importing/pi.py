@@ -2,7 +2,7 @@
 
 A fork copies entries with their ids, which are short, and their times: both together know an entry again. The forms are
 those of 1.6.0, which was run in a terminal: prompts, those that were typed while the model worked, templates and skills
-with arguments, commands of the shell, forks, clones and a resume.
+with arguments, commands of the shell, files and images that a prompt names, compactions, forks, clones and a resume.
 """
 
 import re
@@ -36,6 +36,15 @@ _SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
 _UNFINISHED: Final = ("aborted", "error")
 # What a skill says, and behind it what was typed.
 _SKILL: Final = r'(?s)<skill name="([^"]+)" location="[^"]+">\n.*?\n</skill>(?:\n\n(.+))?'
+# What a file says that the command line names, and an image's note, stand before what was typed.
+_FILE: Final = ('<file name="', "</file>\n")
+
+
+def _without_files(words: str) -> str:
+    at = 0
+    while words.startswith(_FILE[0], at) and (end := words.find(_FILE[1], at)) >= 0:
+        at = end + len(_FILE[1])
+    return words[at:]
 
 
 def _turn(line: Mapping[str, Any]) -> Turn | None:
@@ -46,6 +55,8 @@ def _turn(line: Mapping[str, Any]) -> Turn | None:
     words = text_in(message.get("content"))
     if speaker == USER and (skill := re.fullmatch(_SKILL, words)):
         words = f"/skill:{skill[1]} {skill[2]}" if skill[2] else ""
+    elif speaker == USER:
+        words = _without_files(words)
     at, known = text_at(line, "timestamp"), text_at(line, "id")
     typed = message.get("timestamp")  # some seconds before the entry was written
     when = moment(typed / 1000) if isinstance(typed, int) else at

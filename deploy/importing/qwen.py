@@ -1,8 +1,8 @@
 """Read the sessions of Qwen Code: lines like Claude Code's, with messages of Gemini's form.
 
 What a person says stands in prompts (those that were typed while the model worked too) and in answers to its questions.
-Behind a prompt that names files stands what is in them. The forms are those of 0.24.4, which was run in a terminal for
-all of them; a fork keeps the ids of what it copies.
+Behind a prompt that names files or images stands what is in them. The forms are those of 0.24.4, which was run in a
+terminal for all of them; a fork keeps the ids of what it copies.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from engramq.deploy.local.hooks.transcripts import CLAUDE_CODE
 from engramq.deploy.local.hooks.turns import (
     ASSISTANT,
     SUBAGENT,
+    SUMMARY,
     USER,
     ClientFormat,
     LineReader,
@@ -37,13 +38,15 @@ def is_of_qwen(line: Mapping[str, Any]) -> bool:
     return "provenance" in line or "systemPayload" in line or "parts" in object_in(line.get("message"))
 
 
-def _of_subagent(line: Mapping[str, Any]) -> str:
-    return SUBAGENT if line.get("provenance") == SUBAGENT or line.get("isSidechain") is True else ""
+def _unspoken(line: Mapping[str, Any]) -> str:
+    if line.get("provenance") == SUBAGENT or line.get("isSidechain") is True:
+        return SUBAGENT
+    return SUMMARY if line.get("subtype") == "chat_compression" else ""
 
 
 def _turn(line: Mapping[str, Any]) -> Turn | None:
     kind = text_at(line, "type")
-    if text_at(line, "provenance") not in _SPOKEN or _of_subagent(line):
+    if text_at(line, "provenance") not in _SPOKEN or _unspoken(line):
         return None
     if kind == _ANSWERED:
         given = map(object_in, list_at(line, "toolCallResult.resultDisplay.answers"))
@@ -67,5 +70,5 @@ QWEN: Final = ClientFormat(
     folder=".qwen",
     parts=CLAUDE_CODE.parts,
     file_names=r"[0-9a-f-]{36}\.jsonl",
-    unspoken=_of_subagent,
+    unspoken=_unspoken,
 )

@@ -42,6 +42,11 @@ QWEN_SAYS: dict[str, tuple[Line, list[str]]] = {
         of_qwen("user", "See @tea.md", "\n--- Content from referenced files ---", "\nContent from tea.md:\n", "Fennel"),
         ["See @tea.md"],
     ),
+    "an image that is named": (
+        of_qwen("user", "My @pot.png", "\n--- Content from referenced files ---", "Image overview: 16x16"),
+        ["My @pot.png"],
+    ),
+    "a compaction": (of_qwen("system", "Fennel", whose="system", subtype="chat_compression"), []),
     "an answer": (answer({"question": "Which tea?", "answer": "Fennel"}), ["Which tea?\nFennel"]),
     "no answer": (answer(), []),
     "answers of another form": (answer("Fennel", None), []),
@@ -65,8 +70,12 @@ def of_pi(role: str, text: str, **more: Any) -> Line:
 
 
 SKILL = '<skill name="brew" location="/s/SKILL.md">\nReferences are relative to /s.\n\nBoil it.\n</skill>'
+NAMED = '<file name="/t/pot.png"></file>\n<file name="/t/tea.md">\nFennel\n</file>\n'
 PI_SAYS: dict[str, tuple[Line, list[str]]] = {
     "a prompt": (of_pi("user", "The pot is round."), ["The pot is round."]),
+    "a file that is named": (of_pi("user", f"{NAMED}Is it mine?"), ["Is it mine?"]),
+    "a file alone": (of_pi("user", NAMED), []),
+    "a file that is never closed": (of_pi("user", '<file name="/t">\nMine.'), ['<file name="/t">\nMine.']),
     "a skill": (of_pi("user", f"{SKILL}\n\nfennel, no sugar"), ["/skill:brew fennel, no sugar"]),
     "a skill alone": (of_pi("user", SKILL), []),
     "a skill that is quoted": (of_pi("user", f"Look:\n{SKILL}"), [f"Look:\n{SKILL}"]),
