@@ -1,7 +1,4 @@
-"""Every word of the domain, written once.
-
-Values are what travels and what is stored; the order of members is the order in which they are listed to users.
-"""
+"""Every word of the domain, written once: values travel and are stored; users see members in this order."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -326,11 +323,12 @@ class TranscriptFormat(StrEnum):
     COPILOT = "copilot"
     QWEN = "qwen"
     PI = "pi"
+    CLINE = "cline"
+    CONTINUE = "continue"
 
 
 class Absence(StrEnum):
-    """Why the memory of a row that was imported before is not to be found: archived, expired, gone for good, or
-    replaced by another (get_memory names it in `superseded_by`)."""
+    """Why a row's memory is not found: archived, expired, gone for good, or replaced by its `superseded_by`."""
 
     FORGOTTEN = "forgotten"
     EXPIRED = "expired"

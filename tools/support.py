@@ -29,6 +29,8 @@ PLAYED: Final = {
     "copilot": ("GitHub Copilot CLI", "1.0.102"),
     "qwen": ("Qwen Code", "0.24.4"),
     "pi": ("pi", "1.6.0"),
+    "cline": ("Cline", "3.0.65"),
+    "continue": ("Continue", "1.5.47"),
 }
 _INSTALLED: Final = ROOT / "tests" / "agents" / "package.json"
 

@@ -24,10 +24,10 @@ from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, Se
 from engramq.schemas.packed_lines import UnusableFile
 
 HEAD_BYTES: Final = 512 * 1024  # of the longest known the first line has 40,000
-_FOLDER_BYTES: Final = 16 * 1024  # of the file that names the folder of sessions
 _LINK: Final = "It is a symbolic link, and none is followed."
 _PACKED: Final = ".zst"
 _OBJECT: Final = ".json"
+_LISTS: Final = ("messages", "history")  # of such a session
 _BEGUN: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)")
 
 SUBAGENTS: Final = LeftOut("sessions of subagents", "session of a subagent")
@@ -129,9 +129,12 @@ def _session(path: str, name: str, status: os.stat_result) -> StoredSession:
 def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     """Return what the first lines of a session say of it; raises OSError and UnusableFile."""
     facts = _begin(client, session)
+    if session.path.endswith(_OBJECT):
+        with open_plain(session.path) as file:
+            return _learned(facts, client.facts_of(look_at(file, *_LISTS).members))
     read = 0
-    with _unpack(session.path) as file:
-        for number, (length, line) in enumerate(whole_lines(file), 1):
+    with _unpack(session.path) as stream:
+        for number, (length, line) in enumerate(whole_lines(stream), 1):
             content = parsed(line) if line else None
             facts = facts if content is None else _learned(facts, client.facts_of(content))
             read += length
@@ -144,9 +147,12 @@ def _begin(client: ClientFormat, session: StoredSession) -> SessionFacts:
     """Return what tells of a session without its lines: a client may write the folder that it was in beside it."""
     if not client.folder_file:
         return SessionFacts()
-    root = Path(session.path).parents[1] / client.folder_file
+    folder, name = os.path.split(session.path)
+    beside = os.path.normpath(os.path.join(folder, client.folder_file.format(name.partition(".")[0])))  # noqa: PTH118
     with contextlib.suppress(OSError, UnusableFile, ValueError):
-        return SessionFacts(folder=read_plain(str(root), _FOLDER_BYTES).decode().strip())
+        said = read_plain(beside, HEAD_BYTES).decode().strip()
+        content = parsed(said.encode())
+        return SessionFacts(folder=said) if content is None else client.facts_of(content)
     return SessionFacts()
 
 
@@ -226,11 +232,11 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
 
 def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]:
     """Yield what is in a session that is one JSON object, as older versions of Gemini CLI wrote it."""
-    content = parsed(read_plain(session.path, OBJECT_BYTES))
-    messages = None if content is None else content.get("messages")
-    if content is None or not isinstance(messages, list):
+    content = parsed(read_plain(session.path, OBJECT_BYTES)) or {}
+    messages = next((given for name in _LISTS if isinstance(given := content.get(name), list)), None)
+    if messages is None:
         raise UnusableFile("It is no JSON object with messages, or is cut off.")
-    yield from reading.of_object({**content, "messages": None})
+    yield from reading.of_object({**content, **dict.fromkeys(_LISTS)})
     if reading.facts.is_subagent:
         yield SUBAGENTS
         return
@@ -307,7 +313,7 @@ def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
     named, names = "", {client.name for client in clients}
     with contextlib.suppress(OSError, UnusableFile), open_plain(str(path.resolve())) as file:
         if path.suffix == _OBJECT:
-            return _recognize(look_at(file, "messages").members, clients)
+            return _recognize(look_at(file, *_LISTS).members, clients)
         for number, (_, line) in enumerate(whole_lines(file)):
             content = parsed(line) if line else None
             if content is not None:

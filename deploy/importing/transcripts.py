@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from engramq.deploy.connect.catalogue import UserPlaces
+from engramq.deploy.importing.cline import CLINE
+from engramq.deploy.importing.continue_sessions import CONTINUE
 from engramq.deploy.importing.copilot import COPILOT
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.pi import PI
@@ -29,7 +31,7 @@ from engramq.deploy.local.hooks.transcripts import CLIENTS
 from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts
 from engramq.schemas.vocabulary import TranscriptFormat
 
-_CLIENTS: Final = CLIENTS | {client.name: client for client in (COPILOT, QWEN, PI)}
+_CLIENTS: Final = CLIENTS | {client.name: client for client in (COPILOT, QWEN, PI, CLINE, CONTINUE)}
 Listed: TypeAlias = StoredSession | LeftOut | Rejection
 
 
@@ -51,7 +53,10 @@ class TranscriptReader:
 
 def _of_files(name: TranscriptFormat) -> TranscriptReader:
     client = _CLIENTS[name]
-    one_folder = name not in (TranscriptFormat.CODEX, TranscriptFormat.COPILOT)  # which sort by day, or by session
+    # Others have sessions of several folders in one, or those of subagents among them.
+    one_folder = name in (
+        TranscriptFormat.CLAUDE_CODE, TranscriptFormat.GEMINI, TranscriptFormat.QWEN, TranscriptFormat.PI
+    )  # fmt: skip
     return TranscriptReader(
         places=partial(_places, client),
         sessions=partial(list_files, client),

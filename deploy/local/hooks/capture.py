@@ -167,6 +167,7 @@ def records_of(turn: Turn, client: str, session: str) -> list[Mapping[str, Any]]
             "thread": session,
             "tags": [TAG, client],
             **({"occurred_at": turn.moment} if turn.moment else {}),
+            **({} if turn.position is None else {"position": turn.position}),
         }
         for number, piece in enumerate(split(turn.text, _CONTENT_CHARS))
     ]

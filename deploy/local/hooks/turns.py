@@ -57,12 +57,16 @@ _MOMENT: Final = (
 
 
 class Turn(NamedTuple):  # a dataclass takes 7 ms to import
-    """One turn of a conversation. `key` is the same each time that it is read; `moment` is as the client wrote it."""
+    """One turn of a conversation. `key` is the same each time that it is read; `moment` is as the client wrote it.
+
+    `position`: its place in its session, of clients that write no time.
+    """
 
     key: str
     speaker: str
     text: str
     moment: str = ""
+    position: int | None = None
 
 
 class SessionFacts(NamedTuple):
@@ -110,8 +114,9 @@ class ClientFormat(NamedTuple):
     which is in `kinds` if this version knows it. `event_names`: how events are called that it names otherwise than
     Claude Code. `is_ours` knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that
     holds what only looks like a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the
-    `variable` that moves it; `file_names`: a pattern of their names there; `folder_file` beside it names the
-    one that they were held in. `file_tools`: its tools that read or change
+    `variable` that moves it; `file_names`: a pattern of their names there; `folder_file`, seen from
+    there, names the one that they were held in: as a text, or in an object of which `facts_of` knows ({}: the name of
+    the session's file up to its first dot). `file_tools`: its tools that read or change
     files, with the parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session
     once more. `from_start`: a turn hangs on all those before it, so that a transcript is read from its beginning.
     """

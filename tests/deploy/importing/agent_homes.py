@@ -1,8 +1,8 @@
 """Past sessions of coding agents, in small, as their released versions leave them below a person's folder.
 
 The forms are those of Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33, Copilot CLI 1.0.102,
-Qwen Code 0.24.4 and pi 1.6.0, which were run; what is said is our own. Cursor was never run: its form is as others have
-described it.
+Qwen Code 0.24.4, pi 1.6.0, Cline 3.0.65 and Continue 1.5.47, which were run; what is said is our own. Cursor was never
+run: its form is as others have described it.
 """
 
 import json
@@ -294,7 +294,54 @@ def pi(home: Path, folder: str, session: str, turns: Turns = SAID) -> Path:
     return path
 
 
+def cline(home: Path, folder: str, session: str, turns: Turns = SAID) -> Path:
+    """Write a session, with a tool's output, a file that was named, a compaction beside, and one of a subagent."""
+    place = home / ".cline" / "data" / "sessions" / session
+    place.mkdir(parents=True)
+
+    def message(number: int, role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+        return {"id": f"{session}-{number}", "role": role, "content": list(blocks), "ts": milliseconds(number)}
+
+    def typed(text: str) -> dict[str, Any]:
+        return {"type": "text", "text": f'<user_input mode="act">{text}</user_input>'}
+
+    said = [
+        message(number, speaker, typed(text) if speaker == USER else {"type": "text", "text": text})
+        for number, (speaker, text) in enumerate(turns)
+    ]
+    said += [
+        message(900, ASSISTANT, {"type": "tool_use", "id": "call_1", "name": "run_commands", "input": {}}),
+        message(901, USER, {"type": "tool_result", "tool_use_id": "call_1", "name": "run_commands", "content": "ls"}),
+        message(902, USER, {"type": "file", "path": "ls.txt", "content": TOOL_OUTPUT}),
+    ]
+    head = {"version": 1, "origin": {"source": "cli"}}
+    path = place / f"{session}.messages.json"
+    path.write_text(json.dumps({**head, "agent": "lead", "sessionId": session, "messages": said}, indent=2))
+    (place / f"{session}.json").write_text(json.dumps({"session_id": session, "cwd": folder}))
+    (place / f"{session}.compaction.json").write_text(json.dumps({"messages": [message(903, USER, typed(SUMMED_UP))]}))
+    by_subagent = {"agent": "subagent", "sessionId": f"{session}__agent_1", "messages": [message(904, USER)]}
+    (place / "agent_1.messages.json").write_text(json.dumps({**head, **by_subagent}))
+    return path
+
+
+def continue_dev(home: Path, folder: str, session: str, turns: Turns = SAID) -> Path:
+    """Write a session, with a tool's output, and a summary where a compaction has taken the turns before it out."""
+    place = home / ".continue" / "sessions"
+    place.mkdir(parents=True, exist_ok=True)
+    history: list[dict[str, Any]] = [
+        {"message": {"role": ASSISTANT, "content": SUMMED_UP}, "contextItems": [], "conversationSummary": SUMMED_UP}
+    ]
+    history += [{"message": {"role": speaker, "content": text}, "contextItems": []} for speaker, text in turns]
+    shown = {"status": "done", "toolCall": {"function": {"name": "Bash"}}, "output": [{"content": TOOL_OUTPUT}]}
+    history.append({"message": {"role": ASSISTANT, "content": ""}, "contextItems": [], "toolCallStates": [shown]})
+    head = {"sessionId": session, "title": "Untitled Session", "workspaceDirectory": folder}
+    path = place / f"{session}.json"
+    path.write_text(json.dumps({**head, "history": history}, indent=2))
+    (place / "sessions.json").write_text(json.dumps([{**head, "dateCreated": "1772445600250", "messageCount": 2}]))
+    return path
+
+
 WRITERS: Final = {
     "claude-code": claude_code, "codex": codex, "gemini": gemini, "cursor": cursor, "opencode": opencode,
-    "copilot": copilot, "qwen": qwen, "pi": pi,
+    "copilot": copilot, "qwen": qwen, "pi": pi, "cline": cline, "continue": continue_dev,
 }  # fmt: skip

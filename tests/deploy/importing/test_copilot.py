@@ -76,7 +76,7 @@ def test_an_event_that_is_not_known_is_counted_by_name(tmp_path: Path) -> None:
     assert "lines of a kind that this version does not know: user.sung" in said(tmp_path, ("user.sung", {}))[1]
 
 
-@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini", "copilot", "qwen", "pi"])
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini", "copilot", "qwen", "pi", "cline", "continue"])
 def test_the_folder_of_a_client_is_known_by_a_session_in_it(tmp_path: Path, client: str) -> None:
     folder = WRITERS[client](tmp_path, "/work/rover", "5a1e0000-0000-4000-8000-000000000001")
     home = next(above for above in folder.parents if above.parent == tmp_path)

@@ -45,6 +45,8 @@ FOLDERS = {
     TranscriptFormat.COPILOT: ".copilot",
     TranscriptFormat.QWEN: ".qwen",
     TranscriptFormat.PI: ".pi",
+    TranscriptFormat.CLINE: ".cline",
+    TranscriptFormat.CONTINUE: ".continue",
 }
 Spoil = Callable[[Path], object]
 

@@ -1,0 +1,87 @@
+"""Read the sessions of Cline's command line: one JSON object each, `sessions/ID/ID.messages.json`, their folder beside.
+
+What a person says stands within a mark in prompts (those that were typed while the model worked too), and in answers to
+its questions. The forms are those of 3.0.65, which was run in a terminal for all of them; a fork keeps the ids of what
+it copies, and a compaction changes nothing but a file beside.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from engramq.deploy.importing.exports import moment
+from engramq.deploy.importing.fields import list_at, value_at
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    SUMMARY,
+    USER,
+    ClientFormat,
+    LineReader,
+    SessionFacts,
+    Turn,
+    join_answers,
+    make_turn,
+    text_at,
+    text_in,
+)
+
+_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+_LEAD: Final = "lead"  # as the agent of a session is called that no other one has begun
+_QUESTION: Final = "ask_question"
+_TYPED: Final = ("<user_input", "</user_input>")
+_NOTICE: Final = ("<mode_notice>", "</mode_notice>")
+
+
+class _Messages(LineReader):
+    """Reads messages: an answer hangs on the question before it."""
+
+    def __init__(self) -> None:
+        super().__init__(self._turn)
+        self._asked: dict[object, object] = {}  # questions by the ids of their calls
+
+    def _turn(self, message: Mapping[str, Any]) -> Turn | None:
+        answered: list[tuple[object, object]] = []
+        for block in list_at(message, "content"):
+            if value_at(block, "name") != _QUESTION:
+                continue
+            if question := value_at(block, "input.question"):
+                self._asked[str(block.get("id"))] = question
+            elif not block.get("is_error"):
+                answered.append((self._asked.get(str(block.get("tool_use_id"))), block.get("content")))
+        role, at = text_at(message, "role"), message.get("ts")
+        words = "" if _unspoken(message) else join_answers(answered) or _typed(text_in(message.get("content")))
+        when = moment(at / 1000) if isinstance(at, int) else None
+        return make_turn(message.get("id"), _SPEAKERS.get(role), words, when)
+
+
+def _typed(text: str) -> str:
+    """Return what was typed of a prompt; all of another text."""
+    if not text.startswith(_TYPED[0]) or not text.endswith(_TYPED[1]):
+        return text
+    typed = text.partition(">")[2].removesuffix(_TYPED[1])
+    return typed.partition(_NOTICE[1])[2] if typed.startswith(_NOTICE[0]) else typed
+
+
+def _unspoken(message: Mapping[str, Any]) -> str:
+    return SUMMARY if value_at(message, "metadata.displayRole") == "system" else ""
+
+
+CLINE: Final = ClientFormat(
+    "cline",
+    _Messages,
+    spoken=(),
+    silent=(),
+    kinds=frozenset(_SPEAKERS),
+    kind_of=lambda line: text_at(line, "role"),
+    is_ours=lambda line: line.keys() >= {"sessionId", "agent", "origin"},
+    facts_of=lambda line: SessionFacts(
+        text_at(line, "sessionId") or text_at(line, "session_id"),
+        text_at(line, "cwd"),
+        text_at(line, "agent") not in ("", _LEAD),
+    ),
+    variable="CLINE_DIR",
+    folder=".cline",
+    parts=("data/sessions", "sessions"),
+    folder_file="{}.json",
+    file_names=r".+\.messages\.json",
+    unspoken=_unspoken,
+)

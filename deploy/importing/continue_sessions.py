@@ -1,0 +1,96 @@
+"""Read the sessions of Continue: one JSON object each, `sessions/ID.json`, whose messages have neither ids nor times.
+
+What a person says stands in prompts and in answers to its questions. The forms are those of its command line 1.5.47,
+which was run in a terminal. A fork copies messages without a word, a compaction takes them out of the file: so each is
+known by the folder and by all that was said before it. Sessions of one folder that begin alike share that beginning.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from engramq.deploy.importing.fields import list_at, value_at
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    SUMMARY,
+    USER,
+    ClientFormat,
+    LineReader,
+    SessionFacts,
+    Spoken,
+    join_answers,
+    make_turn,
+    object_in,
+    text_at,
+    text_in,
+)
+
+_FOLDER: Final = "workspaceDirectory"
+_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+_SILENT: Final = ("system", "tool", "thinking")
+_QUESTION: Final = "AskQuestion"
+_ANSWER: Final = r'(?s)User (?:provided custom answer|selected option \d+|answered): "(.*)"'
+# What stands in the place of a skill's command, whose other words the program drops.
+_SKILL: Final = "Load the skill using the **Skills** tool and then set the **skill_name** parameter to "
+_DIGEST_BYTES: Final = 16
+
+
+class _History(LineReader):
+    """Reads messages, each after those that it is known by."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self._known = ""
+        self._position = -1
+
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+        """Yield a message, and what was answered to the questions in it."""
+        if _FOLDER in line:
+            self._known = text_at(line, _FOLDER)
+            return
+        self._position += 1
+        role, words = _role_of(line), text_in(object_in(line.get("message")).get("content"))
+        said = "\0".join((self._known, role, words)).encode(errors="surrogatepass")
+        self._known = hashlib.blake2b(said, digest_size=_DIGEST_BYTES).hexdigest()
+        if (role == USER and words.startswith(_SKILL)) or _unspoken(line):
+            return
+        turns = [make_turn(self._known, _SPEAKERS.get(role), words, None)]
+        for number, call in enumerate(list_at(line, "toolCallStates")):
+            if value_at(call, "toolCall.function.name") == _QUESTION:
+                given = join_answers((value_at(call, "parsedArgs.question"), answer) for answer in _answers(call))
+                turns.append(make_turn(f"{self._known}:{number}", USER, given, None))
+        yield from (Spoken(turn._replace(position=self._position), at) for turn in turns if turn is not None)
+
+
+def _answers(call: object) -> Iterator[str]:
+    for output in list_at(call, "output"):
+        text = value_at(output, "content")
+        if isinstance(text, str) and (answer := re.fullmatch(_ANSWER, text)):
+            yield answer[1]
+
+
+def _role_of(line: Mapping[str, Any]) -> str:
+    return text_at(object_in(line.get("message")), "role")
+
+
+def _unspoken(line: Mapping[str, Any]) -> str:
+    summary = line.get("conversationSummary")  # in editors it stands beside what was said
+    return SUMMARY if summary and summary == value_at(line, "message.content") else ""
+
+
+CONTINUE: Final = ClientFormat(
+    "continue",
+    _History,
+    spoken=(),
+    silent=(),
+    kinds=frozenset({*_SPEAKERS, *_SILENT}),
+    kind_of=_role_of,
+    is_ours=lambda line: line.keys() >= {"sessionId", _FOLDER},
+    facts_of=lambda line: SessionFacts(text_at(line, "sessionId"), text_at(line, _FOLDER)),
+    variable="CONTINUE_GLOBAL_DIR",
+    folder=".continue",
+    parts=("sessions",),
+    file_names=r"[0-9a-f-]{36}\.json",
+    unspoken=_unspoken,
+)

@@ -1,0 +1,151 @@
+"""Each thing that a person says to Cline and to Continue comes in once, also from forks, and nothing of theirs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.deploy.importing.transcript_files import StoredSession
+from engramq.deploy.importing.transcripts import READERS
+from engramq.deploy.local.hooks.turns import Spoken, Turn
+from engramq.schemas.vocabulary import TranscriptFormat
+from tests.deploy.importing.agent_homes import milliseconds
+
+pytestmark = pytest.mark.promise("SN-1")
+
+Message = dict[str, Any]
+CALL = "call_1"
+
+
+def turns(client: TranscriptFormat, folder: Path, document: Message) -> list[Turn]:
+    path = folder / "session.json"
+    path.write_text(json.dumps(document))
+    said = READERS[client].said(StoredSession(str(path), 1, 0.0))
+    return [each.turn for each in said if isinstance(each, Spoken)]
+
+
+def of_cline(*blocks: Any, role: str = "user", **more: Any) -> Message:
+    return {"id": "m1", "role": role, "content": list(blocks), "ts": milliseconds(1), **more}
+
+
+def text(words: str) -> Message:
+    return {"type": "text", "text": words}
+
+
+def typed(words: str) -> Message:
+    return text(f'<user_input mode="act">{words}</user_input>')
+
+
+NOTICE = "<mode_notice>The user switched from plan mode to act mode before sending this message.</mode_notice>\n"
+ASKED = of_cline(
+    {
+        "type": "tool_use",
+        "id": CALL,
+        "name": "ask_question",
+        "input": {"question": "Which tea?", "options": ["Fennel"]},
+    },
+    role="assistant",
+)
+CLINE_SAYS: dict[str, tuple[list[Message], list[str]]] = {
+    "a prompt": ([of_cline(typed("The pot is round."))], ["The pot is round."]),
+    "a prompt in another mode": ([of_cline(typed(f"{NOTICE}Now boil it."))], ["Now boil it."]),
+    "a mark that is quoted": ([of_cline(typed("Why </user_input> here?"))], ["Why </user_input> here?"]),
+    "an image": (
+        [of_cline(typed("[Image 1]  is my pot"), {"type": "image", "data": "iVBO"})],
+        ["[Image 1]  is my pot"],
+    ),
+    "a file that is named": (
+        [of_cline(typed("See @tea.md"), {"type": "file", "path": "/t/tea.md", "content": "Fennel"})],
+        ["See @tea.md"],
+    ),
+    "an answer": (
+        [
+            ASKED,
+            of_cline({"type": "tool_result", "tool_use_id": CALL, "name": "ask_question", "content": "Only mint."}),
+        ],
+        ["Which tea?\nOnly mint."],
+    ),
+    "no answer": (
+        [ASKED, of_cline({"type": "tool_result", "name": "ask_question", "content": "Cancelled", "is_error": True})],
+        [],
+    ),
+    "an answer of another form": (
+        [ASKED, of_cline({"type": "tool_result", "name": "ask_question"}, 7, None)],
+        [],
+    ),
+    "a tool's output": ([of_cline({"type": "tool_result", "name": "run_commands", "content": "Fennel"})], []),
+    "a refused tool": (
+        [of_cline({"type": "tool_result", "name": "run_commands", "content": "{}", "is_error": True})],
+        [],
+    ),
+    "a summary": ([of_cline(text("Context summary: pots"), metadata={"displayRole": "system"})], []),
+    "a message of another form": ([{"id": 7, "role": "user", "content": 7}], []),
+}
+
+
+@pytest.mark.parametrize("case", CLINE_SAYS)
+def test_cline_says_what_its_person_said(tmp_path: Path, case: str) -> None:
+    messages, words = CLINE_SAYS[case]
+    document = {"agent": "lead", "sessionId": "S", "origin": {}, "messages": messages}
+    assert [turn.text for turn in turns(TranscriptFormat.CLINE, tmp_path, document)] == words
+
+
+def of_continue(role: str, content: Any, **more: Any) -> Message:
+    return {"message": {"role": role, "content": content}, "contextItems": [], **more}
+
+
+def answered(name: str, output: str) -> Message:
+    call = {"toolCall": {"function": {"name": name}}, "parsedArgs": {"question": "Which tea?"}}
+    return of_continue("assistant", "", toolCallStates=[{**call, "output": [{"content": output}]}])
+
+
+SKILL = 'Load the skill using the **Skills** tool and then set the **skill_name** parameter to "brew".'
+CONTINUE_SAYS: dict[str, tuple[Message, list[str]]] = {
+    "a prompt": (of_continue("user", "The pot is round."), ["The pot is round."]),
+    "an image": (
+        of_continue("user", [text("My pot:"), {"type": "imageUrl", "imageUrl": {"url": "data:image/png;base64,iV"}}]),
+        ["My pot:"],
+    ),
+    "an answer in other words": (
+        answered("AskQuestion", 'User provided custom answer: "Only "mint"."'),
+        ['Which tea?\nOnly "mint".'],
+    ),
+    "an answer that was chosen": (
+        answered("AskQuestion", 'User selected option 2: "Mint"'),
+        ["Which tea?\nMint"],
+    ),
+    "no answer": (answered("AskQuestion", "Permission denied by user"), []),
+    "a tool's output": (answered("Bash", 'User answered: "Mint"'), []),
+    "what stands for a skill": (of_continue("user", SKILL), []),
+    "a summary": (of_continue("assistant", "Pots.", conversationSummary="Pots."), []),
+    "a message that a summary follows": (of_continue("user", "Boil it.", conversationSummary="Pots."), ["Boil it."]),
+    "the program": (of_continue("system", "You are an agent."), []),
+    "a message of another form": ({"message": 7, "toolCallStates": [7]}, []),
+}
+
+
+@pytest.mark.parametrize("case", CONTINUE_SAYS)
+def test_continue_says_what_its_person_said(tmp_path: Path, case: str) -> None:
+    message, words = CONTINUE_SAYS[case]
+    found = turns(TranscriptFormat.CONTINUE, tmp_path, history_of("S", message))
+    assert [turn.text for turn in found] == words
+
+
+def history_of(session: str, *history: Message, folder: str = "/work") -> Message:
+    return {"sessionId": session, "workspaceDirectory": folder, "history": list(history)}
+
+
+def test_a_message_of_continue_is_known_by_what_was_said_before_it(tmp_path: Path) -> None:
+    said = [of_continue("user", "Boil it."), of_continue("assistant", "Done."), of_continue("user", "Boil it.")]
+
+    def keys(document: Message) -> list[str]:
+        return [turn.key for turn in turns(TranscriptFormat.CONTINUE, tmp_path, document)]
+
+    first = keys(history_of("A", *said))
+    assert len({*first}) == 3
+    fork = keys(history_of("B", *said, of_continue("user", "Now pour.")))
+    assert (fork[:3], len({*fork})) == (first, 4)
+    summary = of_continue("assistant", "Pots.", conversationSummary="Pots.")
+    assert not {*first} & {*keys(history_of("A", summary, *said))}, "what is said after a compaction is new"
+    assert not {*first} & {*keys(history_of("A", *said, folder="/elsewhere"))}
