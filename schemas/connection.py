@@ -1,4 +1,4 @@
-"""Connect to Redis, for both halves of the queue; all of the contract that does I/O.
+"""Connect to Redis, for both halves of the queue; all of the contract that speaks to a server.
 
 A RedisConnection is used bare: packed commands out, that many replies back. redis-py's client costs more than the round
 trip itself; its Connection (handshake, TLS, authentication, parser) does not. redis-py finds the server too: its

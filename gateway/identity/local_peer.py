@@ -8,12 +8,9 @@ import hmac
 import ipaddress
 import logging
 import os
-import secrets
 import socket
-import stat
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +19,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Scope
 
 from engramq.gateway.identity.authorization import Caller
+from engramq.schemas.home_secrets import read_or_make_secret
 from engramq.schemas.vocabulary import Status
 
 log = logging.getLogger(__name__)
@@ -165,20 +163,7 @@ def home_token(home: Path) -> str | None:
 
     Raises OSError when it can neither be read nor made, or when others could have read it.
     """
-    if not home.is_dir():
-        return None
-    place, fresh = home / TOKEN_FILE, home / f"{TOKEN_FILE}.{os.getpid()}"
-    if not place.exists():
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(f"{secrets.token_urlsafe(32)}\n")
-        with suppress(FileExistsError):  # another gateway was faster
-            place.hardlink_to(fresh)
-        fresh.unlink()
-    found = place.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{place} is not a file that this user alone can read")
-    return place.read_text(encoding="ascii").strip() or None
+    return (read_or_make_secret(home / TOKEN_FILE) or None) if home.is_dir() else None
 
 
 class Account:

@@ -54,11 +54,13 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.vocabulary",
 )
 
-CONNECTION: Final = "engramq.schemas.connection"  # all that does I/O
+CONNECTION: Final = "engramq.schemas.connection"  # all that speaks to a server
 SCRIPTS: Final = "engramq.schemas.scripts"  # reads the .lua files beside it
+HOME_SECRETS: Final = "engramq.schemas.home_secrets"  # for the secrets that both halves keep in a home
 # What single modules of the contract may import besides: `packed_lines` unpacks what others have opened.
 BESIDES: Final = {
     CONNECTION: frozenset({"asyncio", "redis", "hiredis"}),
+    HOME_SECRETS: frozenset({"contextlib", "os", "secrets", "stat"}),
     "engramq.schemas.fields": frozenset({"unicodedata"}),  # tables in memory: one normal form of letters
     "engramq.schemas.keys": frozenset({"binascii"}),  # CRC16 for the slots of a cluster
     "engramq.schemas.redis_problems": frozenset({"ssl"}),  # reads its errors
@@ -155,8 +157,8 @@ def impure(module: Module) -> list[str]:
 
 
 def input_output(module: Module) -> list[str]:
-    """The contract computes: it opens no file, starts no process, and one of its modules has a connection."""
-    connects = module.name in {CONNECTION, SCRIPTS}
+    """The contract computes: it starts no process, and of its modules three have a connection or files."""
+    is_let = module.name in {CONNECTION, SCRIPTS, HOME_SECRETS}
     allowed = SCHEMAS_LIBRARIES | BESIDES.get(module.name, frozenset())
     found = []
     for wanted in imports(module):
@@ -169,4 +171,4 @@ def input_output(module: Module) -> list[str]:
         system = name.startswith(("os.", "sys.")) and name not in SCHEMAS_SYSTEM_CALLS
         return name in _BUILT_IN_CALLS or system or ("." in name and _last(name) in _PATH_CALLS)
 
-    return found if connects else found + _uses(module, does)
+    return found if is_let else found + _uses(module, does)

@@ -12,16 +12,11 @@ import base64
 import hashlib
 import hmac
 import ipaddress
-import os
-import secrets
 import socket
-import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -30,6 +25,7 @@ import anyio
 import msgspec
 
 from engramq.schemas.faults import invalid
+from engramq.schemas.home_secrets import read_or_make_secret
 from engramq.schemas.ids import format_time
 from engramq.schemas.settings import Settings, SettingsError
 
@@ -162,24 +158,9 @@ def signing_key(settings: Settings) -> SigningKey:
             raise SettingsError(f"ENGRAMQ_WEBHOOKS_KEY: it has fewer than {LEAST_KEY_CHARS} characters.")
         return SigningKey(settings.webhooks_key.encode())
     try:
-        return SigningKey(_home_key(settings.home))
+        return SigningKey(read_or_make_secret(settings.home / KEY_FILE).encode())
     except OSError as problem:
         raise SettingsError(f"ENGRAMQ_WEBHOOKS_KEY: it is not set, and the home keeps no key: {problem}.") from None
-
-
-def _home_key(home: Path) -> bytes:
-    place, fresh = home / KEY_FILE, home / f"{KEY_FILE}.{os.getpid()}"
-    if not place.exists():
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(f"{secrets.token_urlsafe(32)}\n")
-        with suppress(FileExistsError):  # another process was faster
-            place.hardlink_to(fresh)
-        fresh.unlink()
-    found = place.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{place} is not a file that this user alone can read")
-    return place.read_bytes().strip()
 
 
 TRY_S: Final = 10.0  # for the name, the connection and the answer
