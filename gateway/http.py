@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from engramq.gateway.bodies import Bodies
-from engramq.gateway.limits import GRACE_S, Shared
+from engramq.gateway.limits import GRACE_S, SharedWork
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, Connections, affordable
 from engramq.gateway.router import HEALTH_PATHS, RECEIPT_KEY_PATH, Router, Routes
@@ -40,7 +40,7 @@ def health_routes(ask_health: AskHealth) -> list[Route]:
 
     These need no authentication, so requests at the same time share one check.
     """
-    looks: Shared[Health] = Shared(1)
+    looks: SharedWork[Health] = SharedWork(1)
 
     async def healthz(_request: Request) -> JSONResponse:
         return JSONResponse({"status": "alive"})
@@ -60,7 +60,7 @@ def receipt_key_route(ask_key: Callable[[], Coroutine[Any, Any, str]]) -> Route:
 
     503 while no worker says what it is.
     """
-    looks: Shared[str] = Shared(1)
+    looks: SharedWork[str] = SharedWork(1)
     known: list[str] = []
 
     async def key(_request: Request) -> JSONResponse:

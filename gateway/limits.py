@@ -20,10 +20,8 @@ BUSY_RETRY_S: Final = 0.5  # when to retry if too many calls are under way
 RATE: Final = 200.0  # calls per second of an authenticated principal, unless the settings say otherwise
 CONCURRENCY: Final = 100.0
 
-FAILURE_RATE: Final = 0.5  # failed authentications per second and address
-FAILURE_BURST: Final = 30.0
-SIGN_IN_RATE: Final = 0.5  # times per second that a principal may sign in at the page
-SIGN_IN_BURST: Final = 30.0
+ATTEMPT_RATE: Final = 0.5  # failed authentications of an address, sign-ins of a principal, per second
+ATTEMPT_BURST: Final = 30.0
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long
 
@@ -125,36 +123,31 @@ def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
     )
 
 
-class FailureLimit:
-    """Counts failed authentications by the address that they come from; an IPv6 network of 64 bits is one address."""
+class AttemptLimit:
+    """Counts attempts of each who makes them: failed authentications by `network_of` an address, sign-ins by principal.
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._buckets = Buckets(FAILURE_RATE, FAILURE_BURST, clock)
+    So one who tries all the time keeps nobody else out.
+    """
 
-    def check(self, address: str) -> None:
-        """Raise EngramqError with `rate_limited` when the address has failed too often recently."""
-        self._take(address, 0.0)
+    def __init__(self, error: str, clock: Clock = time.monotonic) -> None:
+        """`error`: what is said to who has tried too often."""
+        self._error = error
+        self._buckets = Buckets(ATTEMPT_RATE, ATTEMPT_BURST, clock)
 
-    def note(self, address: str) -> None:
-        """Count a failure; raises EngramqError with `rate_limited` when it was one too many."""
-        self._take(address, 1.0)
+    def check(self, who: Hashable) -> None:
+        """Raise EngramqError with `rate_limited` when they have tried too often recently."""
+        self._take(who, 0.0)
 
-    def _take(self, address: str, count: float) -> None:
-        if (wait_s := self._buckets.take(network_of(address), count)) > 0:
-            raise refuse(FaultCode.RATE_LIMITED, "Authentication failed too often.", retry_after_s=round(wait_s, 1))
+    def note(self, who: Hashable) -> None:
+        """Count an attempt; raises EngramqError with `rate_limited` when it was one too many."""
+        self._take(who, 1.0)
+
+    def _take(self, who: Hashable, count: float) -> None:
+        if (wait_s := self._buckets.take(who, count)) > 0:
+            raise refuse(FaultCode.RATE_LIMITED, self._error, retry_after_s=round(wait_s, 1))
 
 
-class SignInLimit:
-    """Counts how often each principal signs in, so that one who does it all the time keeps nobody else out."""
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._buckets = Buckets(SIGN_IN_RATE, SIGN_IN_BURST, clock)
-
-    def note(self, caller: Caller) -> None:
-        """Count a sign-in; raises EngramqError with `rate_limited` when it is one too many."""
-        if (wait_s := self._buckets.take((caller.namespace, caller.principal.identity))) > 0:
-            error = "This principal signs in too often."
-            raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=round(wait_s, 1))
+FAILURES: Final = "Authentication failed too often."
 
 
 def network_of(address: str) -> str:
@@ -173,7 +166,7 @@ def network_of(address: str) -> str:
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SharedWork(Generic[T]):
     """Runs at most `bound` pieces of work. A piece that has begun goes on when its callers have gone."""
 
     def __init__(self, bound: int) -> None:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from engramq.gateway.bodies import Bodies
 from engramq.gateway.identity.authorization import CALLER, Caller
-from engramq.gateway.limits import Shared
+from engramq.gateway.limits import SharedWork
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.router import METRICS_PATH
 from engramq.schemas.checks import Health, MailboxState
@@ -43,7 +43,7 @@ class GatewayMetrics:
     def __init__(self, waiting: Callable[[], int]) -> None:
         self._waiting = waiting
         self._figures = Figures(catalog.GATEWAY)
-        self._looks: Shared[bytes] = Shared(1)
+        self._looks: SharedWork[bytes] = SharedWork(1)
         self.bodies = Bodies(refused=self._figures.counters[(catalog.BODIES_REFUSED,)].inc)
 
     def count_call(self, tool: str, outcome: str, taken_s: float) -> None:

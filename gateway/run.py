@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
-from engramq.gateway.limits import GRACE_S, Shared, call_limits
+from engramq.gateway.limits import GRACE_S, SharedWork, call_limits
 from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.mcp.lines import serve_lines
 from engramq.gateway.mcp.listing import profile_of
@@ -73,7 +73,7 @@ class Gateway:
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
-        self._looks: Shared[Health] = Shared(1)
+        self._looks: SharedWork[Health] = SharedWork(1)
 
     async def overview(self) -> Health:
         """Return how the installation is now. All who ask at the same time share one look, which no limit bounds."""

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.limits import Shared
+from engramq.gateway.limits import SharedWork
 from engramq.gateway.mcp.arguments import problem_in
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
@@ -101,7 +101,7 @@ class PublishedKeys:
         self._keys: tuple[Key, ...] = ()
         self._fetched_at = self._tried_at = -BELIEVED_S
         self._failing = False
-        self._fetches: Shared[None] = Shared(1)
+        self._fetches: SharedWork[None] = SharedWork(1)
 
     async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
         """Return the key; fetch the keys when it is unknown and the last fetch is not too recent."""

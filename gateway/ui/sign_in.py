@@ -26,7 +26,7 @@ from starlette.responses import Response
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
-from engramq.gateway.limits import FailureLimit, SignInLimit
+from engramq.gateway.limits import FAILURES, AttemptLimit, network_of
 from engramq.gateway.router import PAGE_PATH
 from engramq.schemas.connection import CLIENT_ERRORS, run
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
@@ -157,8 +157,8 @@ class SignIn:
         self._authenticator = authenticator
         self._owner = owner
         self._public_url = public_url
-        self._failures = FailureLimit()
-        self._sign_ins = SignInLimit()
+        self._failures = AttemptLimit(FAILURES)
+        self._sign_ins = AttemptLimit("This principal signs in too often.")
 
     async def visitor(self, request: Request) -> Visitor:
         """Return who is there; raises EngramqError when that cannot be found out now."""
@@ -178,12 +178,12 @@ class SignIn:
         Raises EngramqError: `rate_limited` after too many failures from one address or sign-ins of one principal,
         `unavailable`.
         """
-        address = request.client.host if request.client is not None else ""
+        address = network_of(request.client.host if request.client is not None else "")
         caller = await self._authenticator.caller_of(token, partial(self._failures.check, address)) if token else None
         if caller is None:
             self._failures.note(address)
             return None
-        self._sign_ins.note(caller)
+        self._sign_ins.note((caller.namespace, caller.principal.identity))
         return Visitor(await self._signed_in.keep(token, caller, _account_of(request)), caller)
 
     async def let_go(self, visitor: Visitor) -> None:

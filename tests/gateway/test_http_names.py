@@ -1,12 +1,13 @@
 """What a Host and an Origin may be behind a proxy, whom it speaks for, and settings that would make no sense."""
 
 import json
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
 
 from engramq.gateway.identity import bearer
-from engramq.gateway.limits import FailureLimit
+from engramq.gateway.limits import AttemptLimit
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import GUARDS
@@ -67,13 +68,13 @@ async def test_only_listed_origins_may_call_and_read(redis_url: str, keys: Keys)
 async def test_only_trusted_proxies_say_where_a_request_comes_from(
     redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
+    seen: list[Hashable] = []
 
-    class Noting(FailureLimit):
-        def note(self, address: str) -> None:
-            seen.append(address)
+    class Noting(AttemptLimit):
+        def note(self, who: Hashable) -> None:
+            seen.append(who)
 
-    monkeypatch.setattr(bearer, "FailureLimit", Noting)
+    monkeypatch.setattr(bearer, "AttemptLimit", Noting)
     for proxies in ("", "10.0.0.0/8", "127.0.0.0/8"):
         async with guarded(redis_url, Keys(keys.prefix + proxies[:2]), trusted_proxies=proxies) as (site, _):
             forwarded: dict[str, Any] = {"x_forwarded_for": "203.0.113.9", "x_forwarded_proto": "https"}

@@ -9,7 +9,7 @@ import pytest
 from engramq.gateway.identity import bearer
 from engramq.gateway.identity.authorization import Caller, settings_caller
 from engramq.gateway.identity.bearer import FRESH_S, UNKNOWN_S, TokenAuthenticator
-from engramq.gateway.limits import Shared
+from engramq.gateway.limits import SharedWork
 from engramq.schemas.commands import Authenticate, Identity, Pong
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
@@ -219,7 +219,7 @@ async def test_only_tokens_that_were_never_good_need_admission(registry: Registr
 
 async def test_lookups_under_way_are_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     registry.gate = asyncio.Event()
-    registry.authenticator._lookups = Shared(2)
+    registry.authenticator._lookups = SharedWork(2)
     asking = [asyncio.create_task(registry.whose(new_token())) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(EngramqError) as refusal:

@@ -6,7 +6,7 @@ import re
 import pytest
 from redis.asyncio import Redis
 
-from engramq.gateway.limits import SIGN_IN_BURST
+from engramq.gateway.limits import ATTEMPT_BURST
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
 from engramq.gateway.ui.request import FORM_BYTES, PAGE_TOOLS
 from engramq.gateway.ui.sign_in import COOKIE, PAGES_OF_ONE, SECURE_COOKIE
@@ -244,7 +244,7 @@ async def test_a_principal_is_signed_in_in_so_many_browsers_and_signs_in_so_ofte
         kept = [key async for key in redis.scan_iter(f"{settings.key_prefix}:page-session:*")]
     assert len(kept) == PAGES_OF_ONE + 1
 
-    for _ in range(int(SIGN_IN_BURST)):
+    for _ in range(int(ATTEMPT_BURST)):
         newcomer.client.cookies.clear()
         page = await newcomer.sign_in(here.secrets["reader"])
         if page.status == 429:
