@@ -50,8 +50,8 @@ async def _lists(page: PageRequest, since: str) -> tuple[Body, dict[str, int], B
 
 async def show_more(page: PageRequest) -> Response:
     """Show what takes longer to find: what searches show most, and what disagrees among the newest."""
-    often, found = await asyncio.gather(page.ask("list_shown_often"), _pairs(page))
-    return page.render("start_more.html", often=often["most_shown"], found=found, few=DISAGREEING)
+    often = await page.ask("list_shown_often")
+    return page.render("start_more.html", often=often["most_shown"], found=await _pairs(page), few=DISAGREEING)
 
 
 async def _pairs(page: PageRequest) -> Body:
