@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from engramq.gateway.ui.languages import ENGLISH, extension_for, read_messages
-from engramq.gateway.ui.texts import mark_changes, reveal, set_markdown
+from engramq.gateway.ui.texts import drop_marks, mark_changes, reveal, set_markdown
 from engramq.schemas.vocabulary import Scope
 
 LIST_CHARS: Final = 320  # of a text in a list; what is longer is cut there
@@ -160,7 +160,7 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
     made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal}
-    made.filters |= {"markdown": set_markdown}
+    made.filters |= {"markdown": set_markdown, "plain": drop_marks}
     made.filters |= {
         "number": partial(number, language=language),
         "signed": partial(with_sign, language=language),

@@ -27,6 +27,14 @@ _INLINE: Final = re.compile(
     r"|\*\*(?P<strong>[^*\n]{1,500})\*\*"
     r"|(?<![\w*])\*(?P<stress>[^*\s][^*\n]{0,300})\*(?![\w*])"
 )
+# What lists leave out: fences with the name of their language, signs of headings, and marks around words.
+_MARKS: Final = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,})[\w+#.-]{0,20}[ \t]*(?:\n(?P<block>.*?))?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)"
+    r"|^ {0,3}#{1,6}[ \t]+(?=\S)"
+    r"|(?P<ticks>`+)(?P<code>[^`\n]+)(?P=ticks)(?!`)"
+    r"|\*\*(?=\S)(?P<strong>[^*\n]+)(?<=\S)\*\*",
+    re.MULTILINE | re.DOTALL,
+)
 _LISTS: Final = {"ul": Markup("<ul{}>{}</ul>"), "ol": Markup("<ol{}>{}</ol>")}
 _CHANGES: Final = {"del": Markup("<del>{}</del>{}"), "ins": Markup("<ins>{}</ins>{}")}
 _UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
@@ -131,6 +139,11 @@ def _block(kind: str, lines: list[str]) -> Markup:
     start = Markup(' start="{}"').format(int(number[2])) if number and number[2] and int(number[2]) != 1 else ""
     shown = Markup("").join(Markup("<li>{}</li>").format(_inline(item)) for item in items)
     return _LISTS[kind].format(start, shown)
+
+
+def drop_marks(text: str) -> str:
+    """Return a text, or its beginning, without the marks of Markdown, for a line of a list; code stays as it is."""
+    return _MARKS.sub(lambda found: found["block"] or found["code"] or found["strong"] or "", text)
 
 
 def _inline(text: str) -> Markup:

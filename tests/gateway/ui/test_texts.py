@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from engramq.gateway.ui.texts import COMPARED_WORDS, mark_changes, set_markdown
+from engramq.gateway.ui.texts import COMPARED_WORDS, drop_marks, mark_changes, set_markdown
 
 REL = 'rel="noopener noreferrer"'
 HOST = '<span class="muted">(example.org)</span>'
@@ -33,6 +33,21 @@ HOST = '<span class="muted">(example.org)</span>'
 )
 def test_markdown_is_set_as_people_read_it(text: str, shown: str) -> None:
     assert str(set_markdown(text)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("# Checklist\n- **never** on `Friday`", "Checklist\n- never on Friday"),
+        ("Retry:\n```python\n# wait\n**x**\n```\nend", "Retry:\n# wait\n**x**\n\nend"),
+        ("~~~\ncut in its mid", "cut in its mid"),
+        ("``` two words are no language\n# C#", "``` two words are no language\nC#"),
+        ("2 ** 3 ** 4, `one", "2 ** 3 ** 4, `one"),
+        ("#tag and # alone\n# ", "#tag and # alone\n# "),
+    ],
+)
+def test_a_line_of_a_list_shows_a_text_without_its_marks(text: str, line: str) -> None:
+    assert drop_marks(text) == line
 
 
 def test_what_is_invisible_in_a_text_is_named() -> None:

@@ -88,6 +88,12 @@ async def test_words_that_a_list_cuts_are_shown_whole_in_their_row(here: Served)
     whole = await browser.get(f"{LIST}/{long['id']}/content")
     assert "U+200B end." in whole.text
     assert (await browser.get(f"{LIST}/{short['id']}/content")).text == "It is short"
+    await agent.store("# Runbook\n```sh\nrm **x**\n```\n**Never** on `Friday`")
+    await (await here.agent("researcher")).store("**Trust** me", source_type="research")
+    for path in (f"{LIST}?partition=both", "/ui/changes"):
+        page = await browser.get(path)
+        assert "Runbook rm **x** Never on Friday" in page.text
+        assert "**Trust** me" in page.text, "who decides sees every mark"
     private = await agent.store("Mine " * 100, visibility="private")
     assert (await (await here.browser("grace")).get(f"{LIST}/{private['id']}/content")).status == 404
 
