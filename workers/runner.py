@@ -6,7 +6,6 @@ by `before`; what has to follow the commit, also when the command is repeated, b
 Redis, retries or replies; what they leave to be done they put into the context.
 """
 
-import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -37,8 +36,6 @@ from engramq.workers.replies import (
     restore_answer,
     subject,
 )
-
-log = logging.getLogger(__name__)
 
 ENTRIES_LOST_MAX: Final = 3
 TOLD_PENDING_S: Final = 0.5  # whose caller waits no longer than this may read `pending` before the answer is there

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -114,9 +113,3 @@ def _places(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the hosts of a connection string with their ports."""
     hosts, ports = (str(given.get(name) or "").split(",") for name in ("host", "port"))
     return list(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False))
-
-
-def shown(database_url: str) -> str:
-    """Return a database URL that may be shown: without its password."""
-    parts = urlsplit(database_url)
-    return f"{parts.hostname or parts.query or 'socket'}{parts.path}"

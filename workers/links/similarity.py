@@ -6,7 +6,6 @@ waits for. Noting that links are made writes a column that no index holds, so it
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,8 +33,6 @@ from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
-
-log = logging.getLogger(__name__)
 
 BATCH: Final = MEMORIES_PER_FOLLOW_UP  # that are linked in one go
 SEARCHES_AT_ONCE: Final = 20  # of one transaction: some milliseconds each
