@@ -4,9 +4,10 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, Final, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.faults import invalid
@@ -113,6 +114,29 @@ def refuse_control_characters(**names: str | UnsetType | None) -> None:
             raise invalid(
                 parameter, f"{parameter} has a line break or another control character.", "Give a name without."
             )
+
+
+def refuse_wrong_times(given: Struct) -> None:
+    """Raise EngramqError for a look into the future, and for a span or an interval that ends before it begins.
+
+    By the names of the fields: `as_of`; `since` and `until`, `stored_since` and `stored_until`; `valid_from` and
+    `valid_until`.
+    """
+    said: Any = given
+    names = _names_of_times(type(given))
+    if "as_of" in names:
+        refuse_future(said.as_of)
+    if "since" in names:
+        refuse_reversed(said.since, said.until)
+    if "stored_since" in names:
+        refuse_reversed(said.stored_since, said.stored_until, "stored_")
+    if "valid_from" in names:
+        refuse_backwards(said.valid_from, said.valid_until)
+
+
+@cache
+def _names_of_times(kind: type[Struct]) -> frozenset[str]:
+    return frozenset(kind.__struct_fields__) & {"as_of", "since", "stored_since", "valid_from"}
 
 
 def refuse_backwards(valid_from: datetime | UnsetType | None, valid_until: datetime | UnsetType | None) -> None:

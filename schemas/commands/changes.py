@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import fields, limits
 from engramq.schemas.commands.base import Command, ExampleCall, Reply, Tool, ToolGuide, WriteCommand, WriteReply
-from engramq.schemas.commands.memories import NewMemory
-from engramq.schemas.evidence import Evidence, refuse_citations
+from engramq.schemas.commands.memories import NewMemory, refuse_details
+from engramq.schemas.evidence import Evidence
 from engramq.schemas.faults import invalid
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory, MemoryPreview
@@ -108,10 +108,7 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
 
     def check(self) -> None:
         """Refuse to set and to clear the same field, and a project, an interval, a citation that is none."""
-        fields.refuse_every_project(self.project)
-        fields.refuse_control_characters(speaker=self.speaker, thread=self.thread)
-        fields.refuse_backwards(self.valid_from, self.valid_until)
-        refuse_citations(self.evidence)
+        refuse_details(self)
         kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)
         if kept is not None:
             raise invalid("clear", f"{kept} cannot be empty.", f"Clear {', '.join(CLEARABLE)}, or keys of metadata.")

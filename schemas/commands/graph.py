@@ -106,11 +106,11 @@ class AddEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="
     valid_until: fields.ValidUntil | UnsetType = UNSET
 
     def check(self) -> None:
-        """Refuse what is no name or interval, what only a reclassification writes, a flag that would protect nothing,
+        """Refuse what is no name, what only a reclassification writes, a flag that would protect nothing,
         and marks that disagree.
         """
         fields.refuse_control_characters(**{name: getattr(self, name) for name in _NAMES})
-        fields.refuse_backwards(self.valid_from, self.valid_until)
+        super().check()
         if self.properties is UNSET:
             return
         if not isinstance(self.properties.get(IS_CONSTITUTIVE, False), bool):

@@ -11,7 +11,7 @@ from engramq.schemas.commands.graph import EXAMPLE_EDGE, EXAMPLE_FACT, EXAMPLE_N
 from engramq.schemas.commands.memories import Sectors
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import AsOf, Cursor, Identifier, Name, refuse_future
+from engramq.schemas.fields import AsOf, Cursor, Identifier, Name
 from engramq.schemas.ids import weight_position
 from engramq.schemas.records import Candidate, CountedNode, GraphEdge, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import Following, Sector, Thing
@@ -200,8 +200,8 @@ class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="gra
     cursor: Cursor | UnsetType = UNSET
 
     def check(self) -> None:
-        """Ask for a node or an edge, not both, and for no time to come."""
-        refuse_future(self.as_of)
+        """Ask for a node or an edge, not both."""
+        super().check()
         if (self.node_name is UNSET) == (self.edge_id is UNSET):
             raise invalid("node_name", "node_name or edge_id is required, one of them.", "Give one of them.")
 
@@ -272,10 +272,6 @@ class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     as_of: AsOf | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
 
-    def check(self) -> None:
-        """Refuse a time to come."""
-        refuse_future(self.as_of)
-
 
 class Neighbors(Reply, kw_only=True, tag="neighbors"):
     """Each node once, at its shortest distance, by distance and then relevance. `truncated`: there are more.
@@ -338,10 +334,6 @@ class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="grap
     end_label: LabelOfHomonym | UnsetType = UNSET
     max_depth: Annotated[int, Meta(ge=1, le=limits.PATH_DEPTH, description="Edges at most")] = 5
     as_of: AsOf | UnsetType = UNSET
-
-    def check(self) -> None:
-        """Refuse a time to come."""
-        refuse_future(self.as_of)
 
 
 class PathReport(Reply, kw_only=True, tag="path"):

@@ -1,6 +1,6 @@
 """Commands that keep memories and read them, each with its reply and its tool."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -73,10 +73,15 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def check(self) -> None:
         """Raise EngramqError for a project, a name, an interval, a citation that is none."""
-        fields.refuse_every_project(self.project)
-        fields.refuse_control_characters(speaker=self.speaker, thread=self.thread)
-        fields.refuse_backwards(self.valid_from, self.valid_until)
-        refuse_citations(self.evidence)
+        refuse_details(self)
+
+
+def refuse_details(said: Any) -> None:
+    """Raise EngramqError for a project, a name, a time, a citation that is none, of a memory or of its update."""
+    fields.refuse_every_project(said.project)
+    fields.refuse_control_characters(speaker=said.speaker, thread=said.thread)
+    fields.refuse_wrong_times(said)
+    refuse_citations(said.evidence)
 
 
 class StoreMemory(
@@ -161,12 +166,6 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     include_superseded: _IncludeSuperseded = False
     explain: Annotated[bool, Meta(description="Show parts")] = False
     collapse_duplicates: Annotated[bool, Meta(description="Same content once")] = False
-
-    def check(self) -> None:
-        """Raise EngramqError for a look into the future, and a span that ends before it begins."""
-        fields.refuse_future(self.as_of)
-        fields.refuse_reversed(self.since, self.until)
-        fields.refuse_reversed(self.stored_since, self.stored_until, "stored_")
 
 
 class MoreNamed(msgspec.Struct, kw_only=True):
@@ -273,19 +272,11 @@ class ListFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     include_superseded: _IncludeSuperseded = False
     as_of: fields.AsOf | UnsetType = UNSET
 
-    def check(self) -> None:
-        """Raise EngramqError for a look into the future, and a span that ends before it begins."""
-        fields.refuse_future(self.as_of)
-        fields.refuse_reversed(self.since, self.until)
-        fields.refuse_reversed(self.stored_since, self.stored_until, "stored_")
-
 
 class ListRecentMemories(
     ListFilter, Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories", tag_field="type"
 ):
     """List the newest memories. The gateway checks a cursor and hands its inner position on."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 10
     cursor: fields.Cursor | UnsetType = UNSET
@@ -325,8 +316,6 @@ class CountMemories(
 
     What kept totals tell is counted whole.
     """
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     at_most: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
 
@@ -377,10 +366,6 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
     part: Annotated[int, Meta(ge=1, le=limits.PARTS, description="Of long ones")] | UnsetType = UNSET
     include_untrusted: Annotated[bool, Meta(description="Untrusted too")] = False
     as_of: Annotated[fields.Moment, Meta(description="Links then")] | UnsetType = UNSET
-
-    def check(self) -> None:
-        """Raise EngramqError for a look into the future."""
-        fields.refuse_future(self.as_of)
 
 
 class MemoryFound(Reply, kw_only=True, tag="memory"):

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Tool, ToolGuide
 from engramq.schemas.contents import Contents
-from engramq.schemas.fields import Cursor, Name, Since, StoredSince, StoredUntil, Tags, Until, refuse_reversed
+from engramq.schemas.fields import Cursor, Name, Since, StoredSince, StoredUntil, Tags, Until
 from engramq.schemas.ids import mark_of
 from engramq.schemas.records import Answered, Extract, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder
@@ -27,11 +27,6 @@ class SurveyMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     limit: Annotated[int, Meta(ge=1, le=limits.SURVEY_LIMIT)] = 40
     order: SurveyOrder = SurveyOrder.TIME
     cursor: Cursor | UnsetType = UNSET
-
-    def check(self) -> None:
-        """Raise EngramqError for a span that ends before it begins."""
-        refuse_reversed(self.since, self.until)
-        refuse_reversed(self.stored_since, self.stored_until, "stored_")
 
 
 class Surveyed(Page, kw_only=True, tag="survey"):

@@ -11,7 +11,7 @@ from engramq.schemas.checks import Check
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide
 from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions, Sectors
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
+from engramq.schemas.fields import Cursor, Identifier, Moment, Name
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, MemoryState, Scope
 
@@ -99,8 +99,8 @@ class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="aud
     cursor: Cursor | UnsetType = UNSET
 
     def check(self) -> None:
-        """Refuse an action that is never audited (the listing has no room for all of them), and a reversed span."""
-        refuse_reversed(self.since, self.until)
+        """Refuse an action that is never audited: the listing has no room for all of them."""
+        super().check()
         if self.action is not UNSET and self.action not in set(AuditAction):
             raise invalid("action", "action is none that is audited.", f"Give one of {', '.join(AuditAction)}.")
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project, refuse_reversed
+from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project
 from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility
 
@@ -230,7 +230,7 @@ class PurgeMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True,
 
     def check(self) -> None:
         """Refuse to take everything: one filter at least is needed. To erase and to archive exclude each other."""
-        refuse_reversed(self.since, self.until)
+        super().check()
         refuse_every_project(self.project)
         said = (self.source_type, self.thread, self.project, self.partition)
         filters = (self.created_by, *said, self.since, self.until)
