@@ -99,6 +99,7 @@ class CommandHandler(Generic[A, R]):
     unrecorded: Callable[[Any, Envelope], bool] | None = None
     pieces: Callable[[Any, Context], AsyncIterator[None] | None] | None = None
     in_transaction: bool = True
+    by_keys: bool = False
 
     def __call__(self, *args: A.args, **kwargs: A.kwargs) -> Awaitable[R]:
         """Carry a command out in a transaction that the caller has opened."""
@@ -107,7 +108,10 @@ class CommandHandler(Generic[A, R]):
 
 @overload
 def handles(
-    command: type[C], *, after: Callable[[Reply, C, Context], Awaitable[None]] | None = None
+    command: type[C],
+    *,
+    after: Callable[[Reply, C, Context], Awaitable[None]] | None = None,
+    by_keys: bool = False,
 ) -> Callable[[Callable[[Transaction, C, Context], Awaitable[R]]], CommandHandler[[Transaction, C, Context], R]]: ...
 
 
@@ -118,6 +122,7 @@ def handles(
     before: Callable[[C, Context], Awaitable[P]],
     after: Callable[[Reply, C, Context], Awaitable[None]] | None = None,
     unrecorded: Callable[[C, Envelope], bool] | None = None,
+    by_keys: bool = False,
 ) -> Callable[
     [Callable[[Transaction, C, Context, P], Awaitable[R]]], CommandHandler[[Transaction, C, Context, P], R]
 ]: ...
@@ -128,6 +133,7 @@ def handles(command: type[Any], **how: Any) -> Callable[[Callable[..., Any]], Co
 
     `before` runs outside any transaction; what it returns is the function's fourth argument. `after` runs when all is
     committed, on a replay too. `unrecorded` names the writes that leave nothing behind, not even a ledger row.
+    `by_keys`: of a write whose statements all go by keys, so that a session plans them once.
     """
     return lambda run: CommandHandler(command, run, **how)
 
@@ -211,7 +217,7 @@ class CommandRunner:
                 carry_out = partial(_carry_out, handler, context, prepared)
                 for _ in range(ENTRIES_LOST_MAX):
                     try:
-                        return await context.store.write(envelope.namespace, carry_out)
+                        return await context.store.write(envelope.namespace, carry_out, by_keys=handler.by_keys)
                     except _Taken:
                         context.forget()
                         known = await _find(context)

@@ -212,18 +212,19 @@ class Store:
             return await look_up(connection, tenant, known, lookups)
 
     @_persistent
-    async def write(self, namespace: str, work: Work[T]) -> T:
+    async def write(self, namespace: str, work: Work[T], *, by_keys: bool = False) -> T:
         """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
 
-        Commands that must take effect once go through the ledger. Raises EngramqError with `unavailable` when nothing
-        was applied, ResultUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
+        Commands that must take effect once go through the ledger. `by_keys`: it asks by keys alone, so plans are made
+        once. Raises EngramqError with `unavailable` when nothing was applied, ResultUnknown when that cannot be said,
+        LeaseLost when the transaction has a lease and lost it.
         """
         opened: Transaction | None = None
         kept = True
         try:
             async with (
                 self._pool.connection() as connection,
-                await self._enter(connection, namespace, read_only=False) as opened,
+                await self._enter(connection, namespace, read_only=False, by_keys=by_keys) as opened,
             ):
                 result = await work(opened)
             self._refusals.latest = ""
@@ -354,12 +355,14 @@ class Store:
         read_only: bool,
         snapshot: bool = False,
         at_length: bool = False,
+        by_keys: bool = False,
     ) -> AbstractAsyncContextManager[Transaction]:
         """Return a transaction in a namespace; one to write in makes the namespace where there is none."""
         tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=not read_only)
         return transaction(
             connection, namespace, tenant,
-            read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self.sharded, viewer=self.viewer,
+            read_only=read_only, snapshot=snapshot, at_length=at_length, by_keys=by_keys, sharded=self.sharded,
+            viewer=self.viewer,
         )  # fmt: skip
 
     async def _tenant_of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:

@@ -228,13 +228,14 @@ async def transaction(
     read_only: bool,
     snapshot: bool = False,
     at_length: bool = False,
+    by_keys: bool = False,
     sharded: bool = False,
     viewer: Viewer = PUBLIC,
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
     `snapshot`: a read-only one whose statements all see one moment. `at_length`: one that may take long, and wait.
-    `sharded`: over a cluster of Citus. `viewer`: whose private rows it sees.
+    `by_keys`: its plans are made once. `sharded`: over a cluster of Citus. `viewer`: whose private rows it sees.
 
     Raises psycopg.Error, also when the number is not this namespace's (see `enter_tenant`); CommitUnknown instead when
     the connection was lost during COMMIT; LeaseLost.
@@ -255,7 +256,7 @@ async def transaction(
                 # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.
                 await connection.execute(ENTER_NODES % int(tenant), prepare=False)
                 await opened._show_private()
-            await opened.send("enter_tenant")
+            await opened.send("enter_for_lookups" if by_keys else "enter_tenant")
         yield opened
         if opened.lease is not None:
             opened.lease.require(COMMIT_LEASE_S)

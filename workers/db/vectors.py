@@ -169,7 +169,7 @@ async def send_nearest(
     tx: Transaction,
     sizes: Sizes,
     embedding: Embedding,
-    partitions: Sequence[Partition],
+    partition: Partition,
     *,
     k: int,
     farthest: float = ANYTHING,
@@ -182,13 +182,21 @@ async def send_nearest(
     `project`: those of this one and of none; None: of none alone. `ef_search` is what the index looks at before
     it is content (hnsw.ef_search; the session's when None).
     """
-    name = await cheaper(tx, sizes, partitions, exact="nearest_exact", by_index="nearest_by_index", ef_search=ef_search)
+    name = await cheaper(
+        tx, sizes, (partition,), exact="nearest_exact", by_index="nearest_by_index", ef_search=ef_search
+    )
     values: dict[str, Any] = {
         "embedding": embedding.half,
         "model_id": embedding.model_id,
-        **visible_now(partitions),
+        **visible_now((partition,)),
+        "partition": partition,
         "project": project,
         "k": k,
         "farthest": farthest,
     }
-    return await tx.send(sized_sql(name, embedding.dimensions), **values)
+    if name == "nearest_exact":
+        return await tx.send(sized_sql(name, embedding.dimensions), **values)
+    await tx.send("plan_anew")  # a kept plan, made for any number of rows, would sort all of a tenant
+    sent = await tx.send(sized_sql(name, embedding.dimensions), **values)
+    await tx.send("plan_as_before")
+    return sent

@@ -22,18 +22,19 @@ select
 -- The memories of `hit` that are not too far away, nearest first.
 select {memory_columns}, hit.distance
 from hit
-join memories m on m.tenant = %(tenant)s and m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
+join memories m on m.tenant = %(tenant)s and m.node_id = hit.node_id and m.partition = %(partition)s
 join nodes n on n.tenant = m.tenant and n.id = m.node_id and n.partition = m.partition
 left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
 where hit.distance <= %(farthest)s
 order by hit.distance, m.node_id
 
 -- name: nearest_exact
--- The nearest memories to a vector among all of a namespace; adding 0 keeps the planner off the vector index.
+-- The nearest memories to a vector among all of a namespace; adding 0 keeps the planner off the vector index. The partition
+-- by itself, since a plan that is kept leaves no other one out of an array.
 with hit as materialized (
     select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
     from memories m
-    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s
+    where {visible} and {in_project} and m.partition = %(partition)s and m.state = 'active' and m.model_id = %(model_id)s
     order by 2
     limit %(k)s
 )

@@ -27,7 +27,7 @@ from engramq.schemas.ids import Pair, pair_of, parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
-from engramq.workers.db.transaction import LOOK_UP, Jsonb, Transaction
+from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.links.rules import Displaced, Link, LinkRules, assert_again, assert_new
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
 from engramq.workers.links.writer import audit_displaced, make_room, record_displaced
@@ -65,10 +65,9 @@ class Asserted:
     untrusted: bool = False
 
 
-@handles(Connect)
+@handles(Connect, by_keys=True)
 async def connect(tx: Transaction, command: Connect, context: Context) -> Connected:
     """Assert that two memories are related."""
-    await tx.send(LOOK_UP)
     return await assert_link(tx, command, envelope=context.envelope, rules=context.services[LinkRules])
 
 
@@ -248,10 +247,9 @@ _SHARED: Final = tuple(name for name in BatchLinked.__struct_fields__ if name no
 _REFUSED: Final = tuple(name for name in BatchRefusal.__struct_fields__ if name != "index")
 
 
-@handles(Connects)
+@handles(Connects, by_keys=True)
 async def connect_all(tx: Transaction, command: Connects, context: Context) -> BatchConnected:
     """Carry out requests in their order; raises the first refusal, naming its index, when all or none are wanted."""
-    await tx.send(LOOK_UP)
     ends = [_ends_or_fault(item) for item in command.edges]
     results: list[BatchLinked] = []
     errors: list[BatchRefusal] = []

@@ -10,7 +10,7 @@ from engramq.schemas.ids import pair_of, parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Relation, Standing, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
-from engramq.workers.db.transaction import LOOK_UP, Transaction
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.connect import link_for_audit
 from engramq.workers.links.deferred import drop, link_of, waiting_between
 from engramq.workers.links.rules import Link
@@ -19,13 +19,12 @@ from engramq.workers.runner import Context, handles
 from engramq.workers.trust import require_trusted_with
 
 
-@handles(Disconnect)
+@handles(Disconnect, by_keys=True)
 async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> Disconnected:
     """Remove the link between two memories, whatever their standing, unless it is guarded.
 
     What no agent asserted will not be made again by automatic writers. Raises EngramqError with `forbidden`.
     """
-    await tx.send(LOOK_UP)
     source, target = parse_uuid(command.source), parse_uuid(command.target)
     if source is None or target is None or source == target:
         return _nothing(command.source, command.target)

@@ -80,7 +80,7 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
 async def _guesses(tx: Transaction, sizes: Sizes, reading: Reading, project: str | None) -> list[Guess]:
     """Return the nearest active trusted memory to each query as one model reads it; see `send_nearest`."""
     sent = [
-        await send_nearest(tx, sizes, embedding, (Partition.TRUSTED,), k=NEAR, project=project)
+        await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=NEAR, project=project)
         for embedding in reading.embeddings
     ]
     guesses = []

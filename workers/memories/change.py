@@ -33,7 +33,7 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import details_of, lock, read_memories
-from engramq.workers.db.transaction import LOOK_UP, Jsonb, Row, Sent, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
@@ -68,7 +68,7 @@ class StillHidden(TypedDict, total=False):
     hint: str
 
 
-@handles(UpdateMemory)
+@handles(UpdateMemory, by_keys=True)
 async def update_memory(tx: Transaction, command: UpdateMemory, context: Context) -> MemoryChanged:
     """Change what is said about a memory, or who sees it; its content stays.
 
@@ -76,7 +76,6 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     """
     require_editor(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
-    await tx.send(LOOK_UP)
     row = None if memory_id is None else await _lock(tx, memory_id, command)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
@@ -196,13 +195,12 @@ async def scrub_after(_reply: Reply, command: ForgetMemory, context: Context) ->
         await context.inspection.scrub(context.envelope.namespace, {str(memory_id): context.erased})
 
 
-@handles(ForgetMemory, before=scrub_before, after=scrub_after)
+@handles(ForgetMemory, before=scrub_before, after=scrub_after, by_keys=True)
 async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context, _content: str) -> Forgotten:
     """Archive a memory, or erase it for good."""
     memory_id = parse_uuid(command.memory_id)
     if memory_id is None:
         return Forgotten(status="not_found", id=command.memory_id, **missing(Thing.MEMORY))
-    await tx.send(LOOK_UP)  # all that follows goes by keys
     rows = await (supersession.lock_around if command.erase else lock)(tx, memory_id)
     row = rows.get(memory_id)
     if row is None:
@@ -236,12 +234,11 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
         await supersession.point_to_previous(tx, successor)
 
 
-@handles(RestoreMemory)
+@handles(RestoreMemory, by_keys=True)
 async def restore_memory(tx: Transaction, command: RestoreMemory, context: Context) -> MemoryChanged:
     """Undo archive and supersession; a memory that is neither stays as it is."""
     require_editor(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
-    await tx.send(LOOK_UP)
     row = None if memory_id is None else await lock_with_linked(tx, memory_id)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))

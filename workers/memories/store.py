@@ -165,7 +165,7 @@ async def remember_stored(reply: Reply, _command: StoreMemory, context: Context)
             context.follow_ups = _follow_ups(context.envelope.namespace, reply.stored)
 
 
-@handles(StoreMemory, before=draft_memory, after=remember_stored)
+@handles(StoreMemory, before=draft_memory, after=remember_stored, by_keys=True)
 async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
     """Write a memory, and show what is similar. Raises EngramqError with `external_id_taken`, `quota_exceeded`."""
     if command.evidence is not UNSET:
@@ -176,10 +176,9 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
     # Of trusted memories alone: nobody has asked for others.
     near: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
-    trusted = (Partition.TRUSTED,)
     nearest: Sent | None = None
     if embedding is not None:  # before the insert, which the search would find
-        nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
+        nearest = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=NEAREST, **near)
     notices = []
     if draft.may_correct and (private := await tell_private(tx, draft, own_partition(context.envelope.principal))):
         columns["owner"] = tx.viewer.owner
@@ -200,7 +199,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     if embedding is not None and len(visible) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
         # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
         k = limits.SIMILAR_SHOWN + 1
-        of_project = await send_nearest(tx, sizes, embedding, trusted, k=k, project=draft.project, **near)
+        of_project = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=k, project=draft.project, **near)
         visible = [row for row in await of_project.fetchall() if row["id"] != columns["id"]]
     linked: tuple[Near, ...] | None = None
     if stored.partition is Partition.TRUSTED:  # of others the neighbours were not looked for

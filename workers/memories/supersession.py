@@ -11,7 +11,7 @@ from engramq.schemas.vocabulary import AuditAction, MemoryState, Origin, Relatio
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.transaction import LOOK_UP, Row, Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.snapshot import not_active, refusal_of, replacements, use_instead
 from engramq.workers.memories.grounds import still_resting
 from engramq.workers.runner import Context, handles
@@ -44,7 +44,7 @@ async def require_all_locked(tx: Transaction, rows: Mapping[UUID, Row], ids: Col
         raise Again
 
 
-@handles(SupersedeMemory)
+@handles(SupersedeMemory, by_keys=True)
 async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: Context) -> Superseded:
     """Hide an old memory behind a new one; an exact repeat changes nothing.
 
@@ -57,7 +57,6 @@ async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: C
         raise refuse(FaultCode.SELF_LOOP, "A memory cannot supersede itself.")
     if old_id is None or new_id is None:
         raise not_active(old_text if old_id is None else new_text, Standing.NOT_FOUND)
-    await tx.send(LOOK_UP)
     rows = await lock(tx, old_id, new_id)
     for memory_id in (old_id, new_id):
         if memory_id not in rows:

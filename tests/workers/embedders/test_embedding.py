@@ -145,6 +145,7 @@ async def test_the_vector_index_shows_the_same_similar_memories_as_an_exact_scan
     values: dict[str, Any] = {
         "model_id": 1,
         "partitions": ["trusted"],
+        "partition": "trusted",
         "include_superseded": False,
         "as_of": None,
         "project": None,

@@ -70,13 +70,14 @@ async def found(world: World, content: str, namespace: str = US) -> bool:
     wanted: UUID = world.rows(query, content, namespace)[0]["id"]
 
     async def look(tx: Transaction) -> bool:
-        rows = await (await send_nearest(tx, sizes, given, TRUSTED, k=5)).fetchall()
+        rows = await (await send_nearest(tx, sizes, given, Partition.TRUSTED, k=5)).fetchall()
         candidates = await find_candidates(tx, sizes, Question("?"), given, Filters(partitions=TRUSTED))
         memory = Unlinked(wanted, Partition.TRUSTED, None, 1, DIMENSIONS, 1)
         near = await neighbors(tx, sizes, memory, least=-1.0)
         values = {
             "model_id": 1,
             "partitions": ["trusted"],
+            "partition": "trusted",
             "include_superseded": False,
             "as_of": None,
             "k": 1,
@@ -178,6 +179,7 @@ async def test_other_tenants_keep_the_index(loading: World) -> None:
     values: dict[str, Any] = {
         "model_id": 1,
         "partitions": ["trusted"],
+        "partition": "trusted",
         "include_superseded": False,
         "as_of": None,
         "project": None,

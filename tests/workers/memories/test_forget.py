@@ -24,7 +24,6 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, WorkerKind
 from engramq.workers.db.queries import Query
-from engramq.workers.db.transaction import LOOK_UP
 from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.conftest import World
@@ -274,4 +273,4 @@ async def test_an_erasure_sends_few_statements_whose_plans_are_kept(world: World
     sent.clear()
     await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True))
     assert len(sent) <= 15, sent
-    assert LOOK_UP in sent
+    assert "enter_for_lookups" in sent

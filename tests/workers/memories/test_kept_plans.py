@@ -5,9 +5,12 @@ import re
 import psycopg
 import pytest
 
-from engramq.workers.db.queries import native, sql
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.db.queries import native, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP
 from tests.conftest import Database
+from tests.running import opened
+from tests.workers.conftest import World
 from tests.workers.db.test_keys import scans
 
 TRUSTED = "memories_trusted"
@@ -69,3 +72,35 @@ def test_an_erasure_in_a_large_tenant_beside_small_ones_reads_by_keys(database: 
         read = [scan.get("Index Cond") for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] == TRUSTED]
         assert read
         assert [condition for condition in read if not condition or " AND " not in condition] == [], name
+
+
+@pytest.mark.own_database
+def test_the_neighbours_of_a_new_memory_are_found_among_its_tenants_rows(database: Database) -> None:
+    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
+    database.owner.execute(FILL)
+    database.owner.execute(b"analyze")
+    text, parameters = native(sized_sql("nearest_exact", 3))
+    given = {
+        "tenant": "300", "embedding": "'[1,0,0]'", "partitions": "'{trusted}'", "partition": "'trusted'",
+        "model_id": "1", "include_superseded": "false", "as_of": "null", "project": "'*'", "k": "5", "farthest": "1",
+    }  # fmt: skip
+    values = ", ".join(given[parameter] for parameter in parameters)
+    with psycopg.connect(database.owner_url) as connection:
+        connection.execute(native(LOOK_UP)[0])
+        connection.execute(b"prepare kept as " + text)
+        row = connection.execute(f"explain (format json) execute kept({values})".encode()).fetchone()
+    assert row is not None
+    of_memories = [scan for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"].startswith("memories")]
+    assert {scan["Relation Name"] for scan in of_memories} == {TRUSTED}
+    assert all("tenant" in scan.get("Index Cond", "") for scan in of_memories), of_memories
+
+
+async def test_what_a_store_sends_is_planned_once_a_session(world: World) -> None:
+    """A third of PostgreSQL's time for a store went into the same plans again and again."""
+    for number in range(10):  # the driver prepares what it has sent five times
+        await world.keep(f"Heron {number} nests by the pond", external_id=f"heron {number}")
+    async with opened(world.store, DEFAULT_NAMESPACE) as tx:
+        rows = await tx.rows(b"select statement, generic_plans, custom_plans from pg_prepared_statements")
+    of_stores = [row for row in rows if re.search("into (ledger|nodes|memories)|update ledger|<=>", row["statement"])]
+    assert len(of_stores) == 5
+    assert [row for row in of_stores if row["custom_plans"] or not row["generic_plans"]] == []

@@ -99,7 +99,7 @@ async def test_equal_vectors_hide_no_others(database: Database, store: Store, na
 
 
 async def nearest_ids(tx: Transaction, sizes: Sizes, embedding: Embedding) -> list[str]:
-    sent = await send_nearest(tx, sizes, embedding, (Partition.TRUSTED,), k=TOP + 4)
+    sent = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=TOP + 4)
     return [str(row["id"]) for row in await sent.fetchall()]
 
 
