@@ -163,6 +163,7 @@ def copied(tmp_path: Path) -> Path:
 
 def timed(monkeypatch: pytest.MonkeyPatch, **ms: float) -> None:
     monkeypatch.setattr(Session, "run_ms", lambda session: ms[session.arithmetic])
+    monkeypatch.setattr(minilm, "multiplies_int8", lambda: False)
 
 
 async def test_a_new_store_begins_with_what_is_faster_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +173,34 @@ async def test_a_new_store_begins_with_what_is_faster_here(monkeypatch: pytest.M
         await model.warm()
         assert model.spec.sha256 == expected.sha256
         await model.aclose()
+
+
+async def test_a_new_store_on_a_cpu_that_multiplies_int8_loads_that_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, load = [], Session.__init__
+
+    def note(session: Session, folder: Path, arithmetic: Arithmetic, *, threads: int) -> None:
+        loaded.append(arithmetic)
+        load(session, folder, arithmetic, threads=threads)
+
+    monkeypatch.setattr(Session, "__init__", note)
+    monkeypatch.setattr(minilm, "multiplies_int8", lambda: True)
+    model = MiniLmEmbedder()
+    await model.warm()
+    assert loaded == [Arithmetic.INT8]
+    assert model.spec.sha256 == Arithmetic.INT8.sha256
+    assert model.adopt(Arithmetic.FLOAT32.sha256)
+    await model.warm()
+    assert loaded == [Arithmetic.INT8, Arithmetic.INT8, Arithmetic.FLOAT32], "a store that began so goes on"
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [("flags\t\t: fpu avx512_vnni xsave", True), ("flags : fpu avx2", False), ("model name : avx_vnni", False)],
+)
+def test_the_cpu_says_whether_it_multiplies_int8(monkeypatch: pytest.MonkeyPatch, says: str, *, expected: bool) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda _path, **_: f"processor : 0\n{says}\n")
+    assert minilm.multiplies_int8() is expected
 
 
 async def test_a_store_goes_on_as_it_began_and_only_questions_gain(monkeypatch: pytest.MonkeyPatch) -> None:
