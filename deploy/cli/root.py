@@ -5,6 +5,7 @@ takes a second, and the list of commands or a wrong name should not wait for it.
 """
 
 import errno
+import gc
 import importlib
 import io
 import logging
@@ -158,7 +159,13 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         lazy = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(f"engramq.deploy.cli.{lazy.module}"), lazy.name)
+        gc.disable()  # modules stay: looking through them again and again is a tenth of loading those of a worker
+        try:
+            module = importlib.import_module(f"engramq.deploy.cli.{lazy.module}")
+        finally:
+            gc.freeze()  # nor later
+            gc.enable()
+        command: click.Command = getattr(module, lazy.name)
         return command
 
     def resolve_command(
