@@ -479,6 +479,13 @@ create index memories_thread on memories (tenant, thread, position, created_at, 
 create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
 create index memories_told on memories (tenant, told_on) where told_on is not null;
+-- What lists are filtered by and few rows have, so that no list reads all others. Their conditions stand in fragment
+-- `listed` as they stand here, or no plan would have these indexes.
+create index memories_hidden on memories (tenant, created_at desc) where state = 'archived' or expires_at is not null;
+create index memories_judged on memories (tenant, created_at desc) where verification <> 'unverified';
+create index memories_source_type on memories (source_type, tenant) where source_type is not null;
+create index memories_author on memories (created_by, tenant);
+create index memories_beginning on memories (valid_from, tenant) where valid_from is not null;
 -- What is no standing wish is told without a write to this column, so that only the few that are pay for indexes.
 create index memories_standing on memories (tenant, created_at desc) where standing;
 -- The equal vectors of everybody that are in the vector index, and those of a tenant that are not.
