@@ -75,8 +75,9 @@ m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and not {wit
 (%(project)s::text = '*' or m.project is null or m.project = %(project)s)
 
 -- fragment: in_project_asked
--- As in_project; with %(project_only)s a project that is named is meant alone.
-{in_project} and (not %(project_only)s or %(project)s::text = '*' or m.project is not distinct from %(project)s)
+-- As in_project; with %(project_only)s a project that is named is meant alone. `is not distinct from` would have no index.
+{in_project} and (not %(project_only)s or %(project)s::text = '*'
+    or case when %(project)s::text is null then m.project is null else m.project = %(project)s end)
 
 -- fragment: tagged
 -- Whether a memory m has all of these tags, in the words of their index, which serves memories_in_namespace alone.

@@ -1,11 +1,15 @@
 -- fragment: listed
 -- What a list shows of memories_in_namespace m: as the visibility rule has it, but that a state or a verification which is asked for
--- is shown, whatever it hides elsewhere.
+-- is shown, whatever it hides elsewhere. Where one line follows from another, it names an index to a plan.
 m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 and {held}
+and (%(as_of)s::timestamptz is null or m.created_at <= %(as_of)s or m.valid_from <= %(as_of)s)
+and (%(states)s::text[] is distinct from array['pending'] or m.state = 'pending')
+and (%(states)s::text[] is distinct from array['archived'] or m.state = 'archived' or m.expires_at is not null)
 and case when %(states)s::text[] is null then not {archived} else {state} = any(%(states)s::text[]) end
 and case when %(verifications)s::text[] is null then m.verification <> 'rejected'
-    else m.verification = any(%(verifications)s::text[]) end
+    when 'unverified' = any(%(verifications)s::text[]) then m.verification = any(%(verifications)s::text[])
+    else m.verification <> 'unverified' and m.verification = any(%(verifications)s::text[]) end
 and {in_sectors}
 and {in_project_asked}
 and (%(tags)s::text[] is null or {tagged})
@@ -27,14 +31,15 @@ where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and {t
 limit %(limit)s
 
 -- name: recent_memories
--- The newest memories, from below a position on; one more than a page shows whether there is another.
+-- The newest memories, from below a position on; one more than a page shows whether there is another. Sorted, those of a
+-- span are looked for by when they happened, not among all that is newer.
 with listed as materialized (
     select m.node_id, m.partition, m.created_at
     from memories_in_namespace m
     where {listed}
         and (%(before)s::timestamptz is null
             or (m.created_at, m.node_id) < (%(before)s::timestamptz, %(before_id)s::uuid))
-    order by m.created_at desc, m.node_id desc
+    order by case when %(sorts)s then m.created_at + interval '0' end desc, m.created_at desc, m.node_id desc
     limit %(limit)s
 )
 select {memory_columns}
@@ -48,6 +53,17 @@ left join lateral (
     select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = l.node_id offset 0
 ) u on true
 order by l.created_at desc, l.node_id desc
+
+-- name: memories_around_span
+-- About how many memories are from the days of a span, and from later ones.
+select coalesce(sum(t.memories) filter (where t.day <= coalesce({day_of_until}, 'infinity')), 0)::bigint as within,
+    coalesce(sum(t.memories) filter (where t.day > {day_of_until}), 0)::bigint as later
+from memory_totals t
+where t.tenant = %(tenant)s and t.day >= coalesce((%(since)s::timestamptz at time zone 'UTC')::date, '-infinity')
+
+-- fragment: day_of_until
+-- The day, of UTC, in which a span ends; null where it does not end.
+(%(until)s::timestamptz at time zone 'UTC')::date
 
 -- name: standing_memories
 -- Standing wishes of a project and of none, the newest first.

@@ -1,6 +1,7 @@
 """Plans that a session keeps serve the tenant that is larger than all others, too: they go by keys."""
 
 import re
+from collections.abc import Mapping, Sequence
 
 import psycopg
 import pytest
@@ -51,6 +52,52 @@ def test_what_rests_on_a_memory_is_found_by_what_it_cites(database: Database) ->
     assert "ground_keys" in str(row[0])
     indexes = re.findall(r"'Index Name': '(\w+)'", str(row[0]))
     assert any("ground" in name for name in indexes), indexes
+
+
+LISTED = {
+    "tenant": "300", "partitions": "'{trusted}'", "include_superseded": "false", "project_only": "false",
+    "project": "'*'", "limit": "26", "sorts": "false",
+}  # fmt: skip
+SOME = b"select node_id from memories where tenant = 300 limit 30"
+FEW = b"update memories set %s where tenant = 300 and node_id in (" + SOME + b")"
+
+
+@pytest.mark.own_database
+@pytest.mark.promise("OP-12")
+def test_a_list_of_what_few_memories_have_reads_no_others(database: Database) -> None:
+    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
+    database.owner.execute(FILL)
+    for change in (
+        b"state = 'archived'", b"verification = 'rejected'", b"source_type = 'research'", b"created_by = 'lena'",
+        b"project = 'small'", b"occurred_at = '2024-01-02'", b"valid_from = '2020-01-02'",
+    ):  # fmt: skip
+        database.owner.execute(FEW % change)
+    database.owner.execute(b"update memories set state = 'archived' where tenant = 300 and state = 'pending'")
+    database.owner.execute(b"analyze")
+    text, parameters = native(sql("recent_memories"))
+    span = {"since": "'2024-01-01'", "until": "'2024-01-03'", "sorts": "true"}
+    for asked in (
+        {"states": "'{pending}'"}, {"verifications": "'{rejected,approved}'"}, {"source_type": "'research'"},
+        {"created_by": "'lena'"}, {"project": "'small'", "project_only": "true"}, {"as_of": "'2020-06-01'"}, span,
+    ):  # fmt: skip
+        assert rows_read(database, text, parameters, asked) < 200, asked
+    database.owner.execute(b"update memories set state = 'pending' where tenant = 300")
+    database.owner.execute(FEW % b"state = 'archived'")
+    database.owner.execute(b"analyze")
+    assert rows_read(database, text, parameters, {"states": "'{archived}'"}) < 200
+
+
+def rows_read(database: Database, text: bytes, parameters: Sequence[str], asked: Mapping[str, str]) -> int:
+    """Return how many rows of trusted memories a query looks at as workers plan it."""
+    values = ", ".join({**LISTED, **asked}.get(parameter, "null") for parameter in parameters)
+    with psycopg.connect(database.owner_url) as connection:
+        connection.execute(b"set plan_cache_mode = force_custom_plan")
+        connection.execute(b"select set_config('app.tenant', '300', true)")
+        connection.execute(b"prepare kept as " + text)
+        row = connection.execute(f"explain (analyze, format json) execute kept({values})".encode()).fetchone()
+    assert row is not None
+    read = [scan for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] == TRUSTED]
+    return int(sum(scan["Actual Rows"] * scan["Actual Loops"] + scan.get("Rows Removed by Filter", 0) for scan in read))
 
 
 @pytest.mark.own_database

@@ -177,7 +177,7 @@ async def test_memories_with_a_tag_or_of_a_project_are_looked_up_by_their_index(
 async def test_a_list_of_a_tag_reads_no_more_than_the_rows_that_have_it(filled: Store) -> None:
     async def explain(tx: Transaction) -> str:
         wanted = await filters_of(tx, ListRecentMemories(tags=("tag7",)), EVERY_PROJECT) | {"ids": None}
-        page: dict[str, Any] = {"before": None, "before_id": None, "limit": 50}
+        page: dict[str, Any] = {"before": None, "before_id": None, "limit": 50, "sorts": False}
         rows = [
             *await tx.rows(b"explain (analyze) " + sql("tagged_memories"), **wanted, limit=50),
             *await tx.rows(b"explain (analyze) " + sql("recent_memories"), **wanted, **page),
