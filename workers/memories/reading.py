@@ -49,7 +49,9 @@ from engramq.workers.trust import is_admin
 
 _PROJECTS_SHOWN: Final = 100  # those with most memories
 # What a list may be filtered by for kept totals to tell how many it has.
-IN_TOTALS: Final = frozenset({"partitions", "sectors", "states", "project", "project_only", "include_superseded"})
+IN_TOTALS: Final = frozenset(
+    {"partitions", "sectors", "states", "project", "project_only", "include_superseded", "since", "until"}
+)
 _CANDIDATES: Final = 60  # of those shown most often, some of which may be gone, replaced or another's
 TAGGED_MAX: Final = 1_000  # memories that a list looks up by their tags; of more the newest are soon found by time
 SORTED_MAX: Final = 1_000  # memories of a span, which are sorted whatever else there is

@@ -174,22 +174,37 @@ group by 1, 2
 order by 2
 
 -- name: totals_by_time
--- The same by totals, which are of days of UTC. Of memories whose span is another one in the zone, those between the
--- beginnings of a span here and there, the rows themselves are looked at.
+-- The same by totals, which are of days of UTC. Rows are looked at in those days that are asked for in part, and of memories
+-- whose span is another one in the zone: those between the beginnings of a span here and there.
 with chosen as materialized (
     select m.day, sum(m.memories) as memories
     from {totals} m
     where m.partition = any(%(partitions)s::text[]) and {totals_held} and {state_asked} and {in_project_asked}
         and (%(sectors)s::text[] is null or m.sector = any(%(sectors)s::text[]))
+        and m.day >= coalesce({first_whole_day}, '-infinity') and m.day < coalesce({first_day_after}, 'infinity')
     group by m.day
     having sum(m.memories) <> 0
+), in_part as materialized (
+    select (between_both.moment at time zone %(zone)s::text)::date as day
+    from (values
+        (%(since)s::timestamptz, {first_whole_day}::timestamp at time zone 'UTC'),
+        (greatest({first_day_after}, {first_whole_day})::timestamp at time zone 'UTC', 'infinity')
+    ) as part (here, there)
+    cross join lateral (
+        select coalesce(m.occurred_at, m.created_at) as moment
+        from memories_in_namespace m
+        where {listed} and coalesce(m.occurred_at, m.created_at) >= part.here
+            and coalesce(m.occurred_at, m.created_at) < part.there
+        offset 0
+    ) between_both
+    where {first_day_after} is not null or part.there <> 'infinity'
 ), span as (
     select case
         when max(day) - min(day) < %(days)s then 'day'
         when max(day) < min(day) + make_interval(months => %(months)s) then 'month'
         else 'year'
     end as unit
-    from chosen
+    from (select day from chosen union all select day from in_part) counted
 ), spans as materialized (
     select s.unit, date_trunc(s.unit, c.day::timestamp) as begins, sum(c.memories) as memories
     from chosen c
@@ -207,8 +222,11 @@ with chosen as materialized (
     cross join lateral (
         select coalesce(m.occurred_at, m.created_at) as moment
         from memories_in_namespace m
-        where {listed} and coalesce(m.occurred_at, m.created_at) >= least(b.here, b.there)
-            and coalesce(m.occurred_at, m.created_at) < greatest(b.here, b.there)
+        where {listed}
+            and coalesce(m.occurred_at, m.created_at)
+                >= greatest(least(b.here, b.there), {first_whole_day}::timestamp at time zone 'UTC')
+            and coalesce(m.occurred_at, m.created_at)
+                < least(greatest(b.here, b.there), {first_day_after}::timestamp at time zone 'UTC')
         offset 0
     ) between_both
     where b.here <> b.there
@@ -220,10 +238,20 @@ from (
     select leaves, -1 from moved
     union all
     select enters, 1 from moved
+    union all
+    select date_trunc(s.unit, p.day::timestamp), 1 from in_part p cross join span s
 ) counted
 group by begins
 having sum(memories) <> 0
 order by 2
+
+-- fragment: first_whole_day
+-- The first day, of UTC, that is asked for from its beginning on; null where all before is, too.
+(%(since)s::timestamptz at time zone 'UTC' + interval '1 day' - interval '1 microsecond')::date
+
+-- fragment: first_day_after
+-- The first day, of UTC, that is not asked for to its end; null where all after is, too.
+(%(until)s::timestamptz at time zone 'UTC' + interval '1 microsecond')::date
 
 -- name: memory_counts
 -- How many memories a namespace holds, by everything that stats tell apart. Then, with a place, how many of both partitions

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import psycopg
 import pytest
+from msgspec import UNSET
 
 from engramq.schemas.commands import (
     Command,
@@ -211,9 +212,20 @@ async def test_the_timeline_by_totals_is_that_of_the_rows(
     for number in range(40):
         at = PAST + timedelta(hours=number * hours, minutes=7 * number)
         await world.keep(f"at {number}", occurred_at=at, project="shop" if number % 2 else "bakery")
-    for command in (CountMemories(project=EVERY_PROJECT), CountMemories(project="shop", project_only=True)):
+    middle, much = PAST + timedelta(hours=20 * hours), timedelta(hours=9 * hours)
+    spans: list[dict[str, Any]] = [
+        {}, {"since": PAST}, {"since": middle}, {"until": middle - timedelta(minutes=1)},
+        {"since": middle - much, "until": middle + much + timedelta(hours=5)},
+        {"since": middle - timedelta(hours=2), "until": middle + timedelta(hours=2, minutes=20)},
+        {"since": PAST + timedelta(days=1), "until": PAST + timedelta(days=3, microseconds=-1)},
+    ]  # fmt: skip
+    for command in (
+        *(CountMemories(project=EVERY_PROJECT, **span) for span in spans),
+        *(CountMemories(project="shop", project_only=True, **span) for span in spans),
+    ):
         by_totals = await world.ask(MemoryTimeline, command)
         with monkeypatch.context() as patched:
             patched.setattr(reading, "IN_TOTALS", frozenset())
             assert await world.ask(MemoryTimeline, command) == by_totals
-        assert sum(span.memory_count for span in by_totals.spans) == (20 if command.project_only else 40)
+        if command.since is UNSET and command.until is UNSET:
+            assert sum(span.memory_count for span in by_totals.spans) == (20 if command.project_only else 40)
