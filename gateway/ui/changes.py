@@ -10,9 +10,10 @@ from starlette.responses import Response
 from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.ui.bulk_actions import group_entries
+from engramq.gateway.ui.memories import ANYWHERE, list_stored_since
 from engramq.gateway.ui.memory import undo_among
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
-from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Scope
+from engramq.schemas.vocabulary import Scope
 
 CHANGES_ROWS: Final = 50
 FIRST_LOOK: Final = timedelta(days=1)
@@ -30,17 +31,7 @@ async def show_changes(page: PageRequest) -> Response:
     entries: list[Body] | None = None
     refusal = None
     try:
-        stored, entries = await asyncio.gather(
-            page.ask(
-                "list_recent_memories",
-                stored_since=since,
-                limit=CHANGES_ROWS,
-                partitions=list(Partition),
-                project=EVERY_PROJECT,
-                cursor=page.query("cursor"),
-            ),
-            _entries(page, since),
-        )
+        stored, entries = await asyncio.gather(list_stored_since(page, since, CHANGES_ROWS), _entries(page, since))
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
@@ -80,8 +71,8 @@ async def note_seen(page: PageRequest) -> Response:
 
 
 async def show_wishes(page: PageRequest) -> Response:
-    """Show the standing instructions of every project."""
-    shown = await page.ask("list_standing", project=EVERY_PROJECT, include_untrusted=True)
+    """Show the standing instructions, wherever they hold."""
+    shown = await page.ask("list_standing", include_untrusted=True, **ANYWHERE)
     return page.render("wishes.html", shown=shown)
 
 

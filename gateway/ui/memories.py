@@ -28,6 +28,7 @@ from engramq.schemas.vocabulary import (
     Verification,
 )
 
+ANYWHERE: Final = {"project": EVERY_PROJECT}
 PAGE_ROWS: Final = 25
 HITS: Final = 20
 NEW_COUNTED: Final = 1_000  # memories, beyond which the start page says that there are more
@@ -260,9 +261,9 @@ async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -
 
 
 async def list_stored_since(page: PageRequest, since: str, limit: int) -> Body:
-    """Return the newest memories that were stored since a time, of every project and partition."""
-    anywhere = {"partitions": list(Partition), "project": EVERY_PROJECT}
-    return await page.ask("list_recent_memories", stored_since=since, limit=limit, **anywhere)
+    """Return the newest memories that were stored since a time, of every project and partition, from the cursor on."""
+    place = {"limit": limit, "cursor": page.query("cursor")}
+    return await page.ask("list_recent_memories", stored_since=since, partitions=list(Partition), **ANYWHERE, **place)
 
 
 async def count_waiting(page: PageRequest, since: str) -> dict[str, int]:
