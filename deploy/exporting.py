@@ -15,26 +15,17 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
-from enum import StrEnum
 from itertools import starmap
-from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from engramq.deploy.importing.fields import ENDS, OFFSET, SINCE, UNTIL, WHEN
 from engramq.deploy.importing.notes import SUFFIX
 from engramq.deploy.importing.own_notes import OWN, THINGS, heading_of, line_of, original_of
 from engramq.deploy.local.new_file import PARTIAL, Unwritable, new_file
+from engramq.schemas.exports import ExportForm, ExportFormat
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Verification, Visibility
-
-
-class ExportFormat(StrEnum):
-    """The form in which an export is written: our own, which keeps all, or that of another program."""
-
-    ENGRAMQ = "engramq"
-    MARKDOWN = "markdown"
-    MEM0 = "mem0"
-    MCP_MEMORY = "mcp-memory"
-
 
 # Fields of a memory that an import takes under the same name.
 _SAID: Final = (
@@ -45,20 +36,6 @@ _CITED: Final = ("path", "lines", "commit", "sha256", "url")
 _NAME_CHARS: Final = 60  # of a file
 _NO_FILE_NAME: Final = re.compile(r'[\x00-\x1f\\/:*?"<>|#^\[\]]+')
 _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"})  # no file is called so on Windows
-
-
-class Form(Protocol):
-    """A form that an export is written in; `left_out` counts what it cannot hold, by name."""
-
-    left_out: Counter[str]
-
-    def write(self, line: bytes) -> object:
-        """Take one line of an export."""
-        ...
-
-    def close(self) -> int:
-        """Write what is left; return how many records went out."""
-        ...
 
 
 def _is_current(record: Mapping[str, Any], left_out: Counter[str]) -> bool:
@@ -157,9 +134,10 @@ class _Form:
 class MarkdownForm(_Form):
     """A folder of notes: one for each memory, in a folder by its project, and one for each thing of the graph."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, keep: Callable[[PurePosixPath, str], None]) -> None:
+        """`keep` keeps a note at its place in the folder, where none is yet."""
         super().__init__()
-        self._folder = folder
+        self._keep = keep
         self._names = dict[str, int]()  # the last number behind each
 
     def take_memory(self, record: dict[str, Any]) -> None:
@@ -195,17 +173,16 @@ class MarkdownForm(_Form):
         )
 
     def _note(self, parts: list[str], title: str, properties: Mapping[str, Any], text: str) -> None:
-        folder = self._folder.joinpath(*parts)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = PurePosixPath(*parts)
         name = self._free_name(folder, _file_name(title))
         # JSON is YAML. What is ours is one text, so that no program changes its numbers.
         said = {key: value for key, value in properties.items() if value} | {OWN: json.dumps(properties[OWN])}
         lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
-        with (folder / f"{name}{SUFFIX}").open("x", encoding="utf-8", newline="") as note:
-            note.write("\n".join(["---", *lines, "---", "", text, ""]))  # basic-memory wants the blank line
+        # basic-memory wants the blank line.
+        self._keep(folder / f"{name}{SUFFIX}", "\n".join(["---", *lines, "---", "", text, ""]))
         self.written += 1
 
-    def _free_name(self, folder: Path, wanted: str) -> str:
+    def _free_name(self, folder: PurePosixPath, wanted: str) -> str:
         """Return a name that no note of the folder has yet: some disks know neither case nor forms of accents."""
 
         def key(name: str) -> str:
@@ -227,6 +204,34 @@ class MarkdownForm(_Form):
             properties = {"title": name, "type": node["label"], OWN: {"thing": name, "edges": edges}}
             self._note([THINGS], name, properties, "\n".join([heading_of(name), "", *starmap(line_of, edges)]))
         return self.written
+
+
+class _Folder:
+    """Keeps notes in a folder of the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, place: PurePosixPath, text: str) -> None:
+        """Write a note."""
+        note = self._folder / place
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with note.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+
+
+class ZippedMarkdownForm(MarkdownForm):
+    """The same folder in an archive."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._archive = ZipFile(out, "w", ZIP_DEFLATED)
+        super().__init__(lambda place, text: self._archive.writestr(str(place), text))
+
+    def close(self) -> int:
+        """Write what is left, and the end of the archive."""
+        count = super().close()
+        self._archive.close()
+        return count
 
 
 def _file_name(text: str) -> str:
@@ -319,16 +324,22 @@ class McpMemoryForm(_Form):
         self._out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
 
 
-_FILES: Final[Mapping[ExportFormat, Callable[[IO[bytes]], Form]]] = {
+_FILES: Final[Mapping[ExportFormat, Callable[[IO[bytes]], ExportForm]]] = {
+    ExportFormat.MARKDOWN: ZippedMarkdownForm,
     ExportFormat.MEM0: Mem0Form,
     ExportFormat.MCP_MEMORY: McpMemoryForm,
 }
 
 
+def form_into(form: ExportFormat, out: IO[bytes]) -> ExportForm:
+    """Return what writes a form of another program as one file, a folder as an archive."""
+    return _FILES[form](out)
+
+
 @contextlib.contextmanager
-def opened_form(form: ExportFormat, target: Path) -> Iterator[Form]:
+def opened_form(form: ExportFormat, target: Path) -> Iterator[ExportForm]:
     """Open a form at a path where nothing is yet; it has its name once it is whole. Raises Unwritable."""
-    if form in _FILES:
+    if form != ExportFormat.MARKDOWN:
         with new_file(target) as out:
             yield _FILES[form](out)
         return
@@ -337,7 +348,7 @@ def opened_form(form: ExportFormat, target: Path) -> Iterator[Form]:
     partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this writer alone
     try:
         partial.mkdir(mode=0o700)
-        yield MarkdownForm(partial)
+        yield MarkdownForm(_Folder(partial).keep)
         partial.replace(target)
     except OSError as problem:
         raise Unwritable(f"{str(target)!r} cannot be written: {problem.strerror or problem}.") from problem

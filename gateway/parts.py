@@ -25,12 +25,16 @@ class BrokenOff(Exception):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a long answer is. `state`: running, whole, broken."""
+    """How far a long answer is. `state`: running, whole, broken; `total`: 0 where nobody knows.
+
+    `left_out` counts what the form of the file cannot hold, by name.
+    """
 
     state: str
     records: int = 0
     total: int = 0
     size: int = 0  # bytes
+    left_out: dict[str, int] = {}
 
 
 class PartTaker:

@@ -35,7 +35,7 @@ from engramq.schemas.checks import Health
 from engramq.schemas.connection import lanes_of
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting, read_settings
-from engramq.schemas.uploads import ImportUpload
+from engramq.schemas.uploads import PageFiles
 from engramq.telemetry.listener import telling_watchdog
 from engramq.telemetry.spans import configure_logging
 
@@ -60,16 +60,16 @@ class Gateway:
         redis: Redis,
         keys: Keys,
         *,
-        import_upload: ImportUpload | None = None,
+        files: PageFiles | None = None,
     ) -> None:
         """`redis` keeps who has signed in at the page.
 
-        `import_upload` imports files that are uploaded there; None: none is taken.
+        `files` are taken and given there; None: none is taken, and exports have our own form alone.
         """
         self._settings = settings
         self._redis = redis
         self._keys = keys
-        self._import_upload = import_upload
+        self._files = files
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
@@ -104,7 +104,7 @@ class Gateway:
             redis=self._redis,
             keys=self._keys,
             overview=self.overview,
-            import_upload=self._import_upload,
+            files=self._files,
         )
 
     def _style_of(self, hello: Hello) -> ReplyStyle:
@@ -116,16 +116,14 @@ class Gateway:
         )
 
 
-def serve(
-    settings: Settings, *, socket_path: Path | None, http: bool, import_upload: ImportUpload | None = None
-) -> None:
+def serve(settings: Settings, *, socket_path: Path | None, http: bool, files: PageFiles | None = None) -> None:
     """Do what `engramq gateway` does until SIGTERM or SIGINT. Raises SettingsError, CommandFailed."""
     configure_logging(settings.log_level, "mcp", "uvicorn")
-    run(partial(run_gateway, settings, socket_path=socket_path, http=http, import_upload=import_upload))
+    run(partial(run_gateway, settings, socket_path=socket_path, http=http, files=files))
 
 
 async def run_gateway(
-    settings: Settings, *, socket_path: Path | None, http: bool, import_upload: ImportUpload | None = None
+    settings: Settings, *, socket_path: Path | None, http: bool, files: PageFiles | None = None
 ) -> None:
     """Serve until SIGTERM or SIGINT: stdio sessions on `socket_path` if there is one, and HTTP if asked for.
 
@@ -157,7 +155,7 @@ async def run_gateway(
         service = Service(
             bus, Breadcrumbs(redis, lanes), CursorSecret(redis, keys), redact=settings.redact, zone=settings.timezone
         )
-        gateway = Gateway(settings, bus, service, redis, keys, import_upload=import_upload)
+        gateway = Gateway(settings, bus, service, redis, keys, files=files)
         web = None if bound is None else (gateway.web().server(), bound)
         await _serve(gateway, listener, web, stopping)
 

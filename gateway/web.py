@@ -33,7 +33,7 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Settings
-from engramq.schemas.uploads import ImportUpload
+from engramq.schemas.uploads import PageFiles
 from engramq.schemas.vocabulary import Detail
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Web:
     redis: Redis
     keys: Keys
     overview: AskHealth
-    import_upload: ImportUpload | None
+    files: PageFiles | None
 
     def server(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
@@ -99,7 +99,7 @@ class Web:
             redis=self.redis,
             keys=self.keys,
             settings=self.settings,
-            import_upload=self.import_upload,
+            files=self.files,
         )
 
     async def _health(self) -> Health:

@@ -3,8 +3,10 @@
 Field names are the columns of the tables. Fields that are not here are passed over: a later release may add some.
 """
 
+from collections import Counter
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias, get_args
+from enum import StrEnum
+from typing import Annotated, Any, Final, Protocol, TypeAlias, get_args
 from uuid import UUID
 
 import msgspec
@@ -26,6 +28,30 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
+
+
+class ExportFormat(StrEnum):
+    """The form in which an export is written: our own, which keeps all, or that of another program."""
+
+    ENGRAMQ = "engramq"
+    MARKDOWN = "markdown"
+    MEM0 = "mem0"
+    MCP_MEMORY = "mcp-memory"
+
+
+class ExportForm(Protocol):
+    """What writes an export in a form; `left_out` counts what that cannot hold, by name."""
+
+    left_out: Counter[str]
+
+    def write(self, line: bytes) -> object:
+        """Take one line of an export."""
+        ...
+
+    def close(self) -> int:
+        """Write what is left; return how many records went out."""
+        ...
+
 
 FORMAT: Final = "engramq.export"  # the type of the first line
 VERSION: Final = 1

@@ -17,7 +17,7 @@ LONGEST_S: Final = 900.0  # for all parts; a transaction is open meanwhile
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """Some lines of a long answer, and how many of `total` records there are up to here."""
+    """Some lines of a long answer, and how many of `total` records there are up to here; 0: nobody knows."""
 
     number: int
     records: int

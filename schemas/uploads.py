@@ -1,11 +1,12 @@
-"""Import a file that somebody has uploaded: `deploy` has the readers of files, the gateway the page and the caller."""
+"""Import a file that somebody has uploaded, and write an export in a form: `deploy` has both, the gateway the page."""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias
 
+from engramq.schemas.exports import ExportForm, ExportFormat
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ReceiptStatus
 
@@ -69,3 +70,11 @@ class ImportUpload(Protocol):
     async def __call__(self, upload: Upload, call: CallTool, report: UploadReport) -> None:
         """Import the file."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PageFiles:
+    """What the page takes and gives as files; `form_into` writes an export in another program's form as one file."""
+
+    import_upload: ImportUpload
+    form_into: Callable[[ExportFormat, IO[bytes]], ExportForm]

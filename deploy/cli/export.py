@@ -9,10 +9,11 @@ from typing import IO, Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.exporting import ExportFormat, opened_form
+from engramq.deploy.exporting import opened_form
 from engramq.deploy.local.new_file import Unwritable, new_file
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import CommandFailed, count_of
+from engramq.schemas.exports import ExportFormat
 from engramq.schemas.setting_values import name
 from engramq.schemas.vocabulary import EVERY_PROJECT
 from engramq.workers.admin import export_to

@@ -3,9 +3,10 @@
 One command reads one snapshot, and its worker sends the lines in parts, a few ahead of the browser (schemas/parts.py):
 pages that are asked for one by one would need a transaction that waits for requests, and so its process. Whoever stops
 the download ends the command, as with every read. A file that breaks off lacks its last chunk, so that the browser says
-that it failed, and the line by which a reader of exports knows the end.
+that it failed, and the line by which a reader of exports knows the end, or what its form ends with.
 """
 
+import io
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
@@ -19,23 +20,70 @@ from engramq.gateway.parts import BrokenOff, Progress
 from engramq.gateway.router import while_there
 from engramq.gateway.ui.request import PageRequest
 from engramq.schemas.connection import CLIENT_ERRORS
+from engramq.schemas.exports import ExportForm, ExportFormat
 from engramq.schemas.faults import FaultCode, invalid, refuse
 from engramq.schemas.parts import Part
 from engramq.schemas.vocabulary import Scope
 
+# How a file is called at its end, and its type.
+_FILES: Final = {
+    ExportFormat.ENGRAMQ: ("jsonl", "application/jsonl"),
+    ExportFormat.MARKDOWN: ("zip", "application/zip"),
+    ExportFormat.MEM0: ("json", "application/json"),
+    ExportFormat.MCP_MEMORY: ("jsonl", "application/jsonl"),
+}
 _OWN_ID: Final = re.compile(r"[0-9a-f-]{36}")
 _NO_FILE_NAME: Final = re.compile(r"[^\w.-]", re.ASCII)
 _UNBUFFERED: Final = {"x-accel-buffering": "no"}  # else a proxy may take all of it before the browser has any
+
+
+class _Taken(io.BytesIO):
+    """Gives what was written since it last did; nobody who writes can go back, so an archive does without."""
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation
+
+    def take(self) -> bytes:
+        """Return it."""
+        taken = self.getvalue()
+        self.seek(0)
+        self.truncate(0)
+        return taken
+
+
+class _Written:
+    """What a file has of the lines of an export; in the form of another program it is written as the lines come."""
+
+    def __init__(self, page: PageRequest, name: ExportFormat) -> None:
+        self._taken = _Taken()
+        files = None if name is ExportFormat.ENGRAMQ else page.site.files
+        self._form = None if files is None else files.form_into(name, self._taken)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """What the form cannot hold, by name."""
+        return {} if self._form is None else dict(self._form.left_out)
+
+    async def write(self, part: Part) -> bytes:
+        """Return what comes into the file by these lines."""
+        return part.lines if self._form is None else await anyio.to_thread.run_sync(self._write, self._form, part)
+
+    def _write(self, form: ExportForm, part: Part) -> bytes:
+        for line in part.lines.splitlines():
+            form.write(line)
+        if part.is_last:
+            form.close()
+        return self._taken.take()
 
 
 async def export_all(page: PageRequest) -> Response:
     """Send the file; what is refused before it begins is shown as on every page."""
     if not page.may(Scope.ADMIN):
         raise refuse(FaultCode.FORBIDDEN, "An export takes the scope admin.")
-    export = _own_id(page.entry("export"))
+    export, form, project = _own_id(page.entry("export")), _form_of(page), page.entry("project").strip()
 
     async def ask(channel: str) -> None:
-        await page.call("export_tenant", {"channel": channel})
+        await page.call("export_tenant", {"channel": channel, **({"project": project} if project else {})})
 
     parts = page.site.parts.parts(ask)
     try:
@@ -44,26 +92,36 @@ async def export_all(page: PageRequest) -> Response:
             first = await anext(parts)
     except (BrokenOff, *CLIENT_ERRORS) as problem:
         raise refuse(FaultCode.UNAVAILABLE, "No worker sends the export.") from problem
-    name = _NO_FILE_NAME.sub("_", f"engramq-{page.caller.namespace}-{datetime.now(UTC):%Y-%m-%d}.jsonl")
+    suffix, media_type = _FILES[form]
+    named = "-".join(filter(None, ("engramq", page.caller.namespace, project, f"{datetime.now(UTC):%Y-%m-%d}")))
+    name = _NO_FILE_NAME.sub("_", f"{named}.{suffix}")
     headers = {**_UNBUFFERED, "content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(_lines(page, export, first, parts), media_type="application/jsonl", headers=headers)
+    return StreamingResponse(_lines(page, export, first, parts, form), media_type=media_type, headers=headers)
 
 
-async def _lines(page: PageRequest, export: str, first: Part, rest: AsyncGenerator[Part, None]) -> AsyncIterator[bytes]:
-    """Yield the lines of all parts, and keep how far they are; what `rest` raises breaks the file off."""
-    part, size, state = first, 0, "broken"
+async def _lines(
+    page: PageRequest, export: str, first: Part, rest: AsyncGenerator[Part, None], form: ExportFormat
+) -> AsyncIterator[bytes]:
+    """Yield the file as all parts come, and keep how far they are; what `rest` raises breaks the file off."""
+    part, size, state, written = first, 0, "broken", _Written(page, form)
+
+    def far(state: str) -> Progress:
+        return Progress(state, part.records, part.total, size, written.left_out)
+
     async with aclosing(rest):
         try:
-            while not part.is_last:
-                yield part.lines
-                size += len(part.lines)
-                await _tell(page, export, Progress("running", part.records, part.total, size))
+            while True:
+                if lines := await written.write(part):
+                    yield lines
+                size += len(lines)
+                if part.is_last:
+                    break
+                await _tell(page, export, far("running"))
                 part = await anext(rest)
-            yield part.lines
-            size, state = size + len(part.lines), "whole"
+            state = "whole"
         finally:
             with anyio.CancelScope(shield=True), suppress(*CLIENT_ERRORS):
-                await _tell(page, export, Progress(state, part.records, part.total, size))
+                await _tell(page, export, far(state))
 
 
 async def _tell(page: PageRequest, export: str, progress: Progress) -> None:
@@ -81,3 +139,10 @@ def _own_id(export: str) -> str:
     if not _OWN_ID.fullmatch(export):
         raise invalid("export", "No form is known by such an id.")
     return export
+
+
+def _form_of(page: PageRequest) -> ExportFormat:
+    named = page.entry("format") or ExportFormat.ENGRAMQ
+    if named not in tuple(ExportFormat) or (named != ExportFormat.ENGRAMQ and page.site.files is None):
+        raise invalid("format", "There is no such format.", f"There are {', '.join(ExportFormat)}.")
+    return ExportFormat(named)

@@ -20,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from engramq.gateway.service import Call
 from engramq.gateway.ui.request import PAGE_TOOLS, PageCallRefused, PageRequest, SentFile
 from engramq.schemas.codec import fault_body
+from engramq.schemas.exports import ExportFormat
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.ids import uuid7
 from engramq.schemas.limits import BODY_BYTES
@@ -37,7 +38,10 @@ _UNBUFFERED: Final = {"x-accel-buffering": "no"}  # else a proxy shows all of it
 
 async def show_imports(page: PageRequest) -> Response:
     """Show the whole page."""
-    return page.render("imports.html", formats=FORMATS, most=BODY_BYTES, export=uuid7(), **await _imports(page))
+    forms = list(ExportFormat) if page.site.files else [ExportFormat.ENGRAMQ]
+    return page.render(
+        "imports.html", formats=FORMATS, forms=forms, most=BODY_BYTES, export=uuid7(), **await _imports(page)
+    )
 
 
 async def refresh_imports(page: PageRequest) -> Response:
@@ -53,7 +57,7 @@ async def _imports(page: PageRequest) -> dict[str, Any]:
 
 async def import_file(page: PageRequest) -> Response:
     """Import the file of the form, and show how far that is until it has ended."""
-    if page.site.import_upload is None or not page.may(Scope.ADMIN):
+    if page.site.files is None or not page.may(Scope.ADMIN):
         raise refuse(FaultCode.FORBIDDEN, "To import a file takes the scope admin.")
     named = page.entry("format")
     if named and named not in FORMATS:
@@ -93,9 +97,9 @@ async def _import(page: PageRequest, upload: Upload, report: UploadReport) -> Ma
         asked = Call(tool=PAGE_TOOLS[tool], arguments=dict(arguments), caller=page.caller)
         return (await page.site.service.call(asked)).body
 
-    assert page.site.import_upload is not None
+    assert page.site.files is not None
     try:
-        await page.site.import_upload(upload, call, report)
+        await page.site.files.import_upload(upload, call, report)
     except EngramqError as refused:
         return PageCallRefused(fault_body(refused.fault)).body
     return None

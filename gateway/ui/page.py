@@ -48,7 +48,7 @@ from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Auth, Settings
-from engramq.schemas.uploads import ImportUpload
+from engramq.schemas.uploads import PageFiles
 from engramq.schemas.vocabulary import Scope as Right
 
 View = Callable[[PageRequest], Awaitable[Response]]
@@ -192,7 +192,7 @@ class PageApp:
         redis: Redis,
         keys: Keys,
         settings: Settings,
-        import_upload: ImportUpload | None,
+        files: PageFiles | None,
     ) -> None:
         """`look` finds how the installation is, `account` whose processes need no token; see Site for the last."""
         self._assets: Mapping[str, Asset] = read_assets()
@@ -205,13 +205,13 @@ class PageApp:
             needs_sign_in=settings.auth is not Auth.NONE,
             settings=settings,
             parts=PartTaker(redis, keys),
-            import_upload=import_upload,
+            files=files,
         )
-        files = Route(f"{STATIC}/{{digest}}/{{name}}", self._file, methods=["GET"])
+        assets = Route(f"{STATIC}/{{digest}}/{{name}}", self._file, methods=["GET"])
         views = [("/sign-in", "GET", show_sign_in), ("/sign-in", "POST", sign_in), *VIEWS]
         routes = [Route(f"{PAGE_PATH}{path}", self._endpoint(view), methods=[method]) for path, method, view in views]
         nothing = Route(f"{PAGE_PATH}/{{rest:path}}", self._endpoint(show_missing), methods=["GET"])
-        self._app = Starlette(routes=[files, *routes, nothing])
+        self._app = Starlette(routes=[assets, *routes, nothing])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, with the headers of every response."""

@@ -50,7 +50,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.limits import BODY_BYTES, NAME_CHARS
 from engramq.schemas.settings import Settings
-from engramq.schemas.uploads import ImportUpload
+from engramq.schemas.uploads import PageFiles
 from engramq.schemas.vocabulary import Scope
 
 _OWN: Final = (
@@ -116,7 +116,7 @@ class PageCallRefused(Exception):
 class Site:
     """What all requests to the page share. `has_tokens`: visitors come in by tokens that engramq has made.
 
-    `import_upload`: None where no file can be imported.
+    `files`: None where no file can be imported.
     """
 
     service: Service
@@ -127,7 +127,7 @@ class Site:
     needs_sign_in: bool
     settings: Settings
     parts: PartTaker
-    import_upload: ImportUpload | None = None
+    files: PageFiles | None = None
 
 
 class SentFile(NamedTuple):

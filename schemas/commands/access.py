@@ -121,13 +121,14 @@ class DeleteTenant(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class ExportTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="export_tenant"):
-    """Ask for everything that the namespace holds, in parts that come by a channel. The page sends it."""
+    """Ask for all that the namespace or a project of it holds, in parts that come by a channel. The page sends it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
     scope: ClassVar[Scope] = Scope.ADMIN
     patience_s: ClassVar[float | None] = parts.LONGEST_S
 
     channel: Name
+    project: Name | UnsetType = UNSET
 
 
 class TenantExported(Reply, kw_only=True, tag="tenant_exported"):

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from engramq.deploy.exporting import form_into
 from engramq.deploy.importing.uploads import import_upload
 from engramq.deploy.local.embedded.redis import find_binary
 from engramq.gateway.cursors import CursorSecret
@@ -25,6 +26,7 @@ from engramq.schemas.connection import Server
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
+from engramq.schemas.uploads import PageFiles
 from tests.gateway.worker_side import WorkerSide, worker_side
 from tests.lanes import lanes_at
 
@@ -83,7 +85,7 @@ async def gateway_over(
     redis = Server(redis_url).client(timeout_s=5.0)
     async with Bus(lanes_at(redis_url, keys), mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
         service = Service(bus, Breadcrumbs(redis, lanes_at("redis://unused", keys)), CursorSecret(redis, keys))
-        yield Gateway(settings, bus, service, redis, keys, import_upload=import_upload)
+        yield Gateway(settings, bus, service, redis, keys, files=PageFiles(import_upload, form_into))
     await redis.aclose()
 
 

@@ -388,7 +388,7 @@ def test_an_export_is_saved_and_the_page_says_that_it_is_whole(
     stack.call("keeper", "store_memory", content="The office moves in May")
     seen = opened("keeper", bypass_csp=True)  # axe is no part of the page
     page = seen.go("/ui/imports")
-    page.get_by_text("Export everything").click()
+    page.locator("summary", has_text="Export").click()
     with page.expect_download() as begun:
         page.get_by_role("button", name="Export it").click()
     file = tmp_path / begun.value.suggested_filename

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.exporting import ExportFormat, opened_form
+from engramq.deploy.exporting import opened_form
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.notes import read_markdown
 from engramq.deploy.importing.records import Rejection
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.exports import MemoryRecord
+from engramq.schemas.exports import ExportFormat, MemoryRecord
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, staged

@@ -12,7 +12,8 @@ import msgspec
 
 from engramq.schemas.commands import ExportTenant, TenantExported
 from engramq.schemas.exports import FORMAT, OF_NAMESPACE, VERSION
-from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.faults import FaultCode, invalid, refuse
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.parts import LONGEST_S, PART_BYTES, Part
 from engramq.schemas.vocabulary import AuditAction
@@ -179,17 +180,21 @@ class Exporting:
 async def export_tenant(command: ExportTenant, context: Context) -> TenantExported:
     """Send an export in parts, and note who has it. Another try would send lines of another moment: there is none."""
     envelope, principal = context.envelope, context.envelope.principal
+    chosen = ExportChoice(project=or_none(command.project))
     if envelope.attempt > 1:
         raise refuse(FaultCode.UNAVAILABLE, "The worker that sent the export has gone.", recovery="Begin it again.")
 
     async def note(tx: Transaction) -> None:
-        await audit.write(tx, principal.name, AuditAction.EXPORT_TENANT, None, old={}, new={})
+        new = {} if chosen.project is None else {"project": chosen.project}
+        await audit.write(tx, principal.name, AuditAction.EXPORT_TENANT, None, old={}, new=new)
 
     async def send(tx: Transaction) -> TenantExported:
         async with seeing_all_as_admin(tx, principal, ABOUT):
+            if not await holds_any(tx, chosen):
+                raise invalid("project", f"No memory is in project {chosen.project!r}.")
             await context.store.write(envelope.namespace, note)
             async with context.inspection.sending(command.channel) as sender:
-                return await _send_parts(tx, sender.send)
+                return await _send_parts(tx, chosen, sender.send)
 
     with context.services[Exporting].hold():
         try:
@@ -201,10 +206,11 @@ async def export_tenant(command: ExportTenant, context: Context) -> TenantExport
             raise refuse(FaultCode.UNAVAILABLE, f"The export took more than {LONGEST_S:.0f} s.") from None
 
 
-async def _send_parts(tx: Transaction, send: Callable[[Part], Awaitable[None]]) -> TenantExported:
-    total = int((await tx.only_row("export_size"))["records"])
+async def _send_parts(tx: Transaction, chosen: ExportChoice, send: Callable[[Part], Awaitable[None]]) -> TenantExported:
+    # To count what is between the memories of a project takes as long as to send it.
+    total = int((await tx.only_row("export_size"))["records"]) if chosen.project is None else 0
     number, count, gathered = 0, -1, bytearray()  # the head is no record
-    async for line in checked_lines(tx, ExportChoice()):
+    async for line in checked_lines(tx, chosen):
         gathered += line
         count += 1
         if len(gathered) >= PART_BYTES:

@@ -7,13 +7,18 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from zipfile import ZipFile
 
 import anyio.to_thread
 import httpx
 import pytest
 from redis.asyncio import Redis
 
+from engramq.deploy.exporting import opened_form
 from engramq.gateway.parts import BrokenOff, PartTaker
+from engramq.schemas.exports import ExportFormat
 from engramq.schemas.keys import Keys
 from engramq.schemas.parts import AHEAD, Part
 from engramq.schemas.settings import Settings
@@ -102,6 +107,45 @@ async def test_the_file_is_that_of_the_command_and_its_progress_is_told(here: Se
     assert "The file is whole." not in (await (await here.browser("grace")).get(progress_of(page))).text
     audit = await agent.call("audit", action="export_tenant")
     assert {entry["actor"] for entry in audit["entries"]} == {"ada"}
+
+
+async def test_one_project_is_sent_as_a_folder_of_notes(here: Served, settings: Settings, tmp_path: Path) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.store("# Oven\n\nBake at 230", project="bakery", tags=["howto"])
+    await agent.store("The shop opens at nine", project="shop")
+    old = await agent.store("Bake at 210", project="bakery")
+    await agent.call("forget_memory", memory_id=old["id"])
+    page = await browser.get(IMPORTS)
+    file = (await browser.send(page, EXPORTS, format="markdown", project="bakery")).response
+    assert (file.status_code, file.headers["content-type"]) == (200, "application/zip")
+    assert re.fullmatch(r'attachment; filename="engramq-acme-bakery-[\d-]+\.zip"', file.headers["content-disposition"])
+    with opened_form(ExportFormat.MARKDOWN, tmp_path / "notes") as form:
+        await anyio.to_thread.run_sync(partial(export_to, settings, "acme", form, project="bakery"))
+        form.close()
+    with ZipFile(io.BytesIO(file.content)) as archive:
+        sent = {name: archive.read(name) for name in archive.namelist()}
+    written = tmp_path / "notes"
+    assert sent == {str(note.relative_to(written)): note.read_bytes() for note in written.rglob("*.md")}
+    assert list(sent) == ["bakery/Oven.md"]
+    told = await browser.get(progress_of(page))
+    assert ("The file is whole." in told.text, "archived memories (1)" in told.text) == (True, True)
+    (entry,) = (await agent.call("audit", action="export_tenant"))["entries"]
+    assert entry["new"] == {"project": "bakery"}
+
+
+async def test_other_formats_are_sent_and_what_nobody_knows_is_refused(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.store("Ada drinks tea", project="house")
+    page = await browser.get(IMPORTS)
+    file = (await browser.send(page, EXPORTS, format="mem0")).response
+    assert [each["memory"] for each in json.loads(file.content)["results"]] == ["Ada drinks tea"]
+    lines = (await browser.send(page, EXPORTS, project="house")).response.content.splitlines()
+    assert json.loads(lines[0])["project"] == "house"
+    refused = await browser.send(page, EXPORTS, project="hous")
+    assert (refused.status, "No memory is in project" in refused.text) == (400, True)
+    assert (await browser.send(page, EXPORTS, format="../x")).status == 400
+    audit = await agent.call("audit", action="export_tenant")
+    assert len(audit["entries"]) == 2, "what was refused is no export"
 
 
 async def test_a_browser_that_stops_the_download_frees_the_worker(here: Served, gate: Gate) -> None:
