@@ -93,6 +93,8 @@ def _plain(text: str) -> str:
 
 
 LANGUAGE_COOKIE: Final = "engramq_language"
+THEME_COOKIE: Final = "engramq_theme"
+THEMES: Final = ("light", "dark")
 FORM_FIELDS: Final = 200
 FORM_BYTES: Final = 64 * 1024  # the longest reason, each character of it written as twelve, has a third
 # Of those who are signed in, with a memory: its content has 384 KB in that writing, its tags twice 150.
@@ -208,6 +210,12 @@ class PageRequest:
         """The language of the page: the one that the visitor has chosen, else what their browser asks for."""
         accepted = self.request.headers.get("accept-language", "")
         return choose_language(self.request.cookies.get(LANGUAGE_COOKIE, ""), accepted, self.site.templates)
+
+    @property
+    def theme(self) -> str:
+        """The theme that page.js keeps, which the page has before it is drawn; "" where the system's counts."""
+        theme = self.request.cookies.get(THEME_COOKIE, "")
+        return theme if theme in THEMES else ""
 
     async def refuse(self, template: str, refusal: Body, **values: Any) -> HTMLResponse:
         """Return a template that shows a refusal, and where nothing is answered, what the installation lacks."""

@@ -205,7 +205,10 @@ def test_a_theme_that_was_chosen_stays(opened: Callable[..., Watched]) -> None:
     page.click("[data-theme-switch]")
     dark = page.evaluate(background)
     assert light != dark
-    assert seen.go("/ui/inbox").evaluate(background) == dark
+    page = seen.go("/ui/inbox")
+    assert page.evaluate(background) == dark
+    blocking = "performance.getEntriesByType('resource').filter((one) => one.renderBlockingStatus === 'blocking')"
+    assert page.evaluate(f"{blocking}.map((one) => one.name.split('/').pop())") == ["page.css"]
 
 
 def test_the_graph_is_explored_by_clicks_and_the_tables_tell_the_same(opened: Callable[..., Watched]) -> None:

@@ -370,6 +370,13 @@ async def test_each_visitor_sees_and_does_what_their_token_may(here: Served) -> 
     assert "Ada drinks tea" in (await reader.get("/ui/memories")).text
 
 
+async def test_a_page_has_the_theme_that_was_chosen_and_no_other_word(here: Served) -> None:
+    browser = await here.browser("ada")
+    for kept, told in (("dark", {"data-theme": "dark"}), ('"><b>', {})):
+        browser.client.cookies.set("engramq_theme", kept)
+        assert ("html", {"lang": "en", **told}) in (await browser.get("/ui/inbox")).reader.elements
+
+
 async def test_what_is_not_there_is_said_so(here: Served) -> None:
     browser = await here.browser("ada")
     for path in ("/ui/nothing", "/ui/memories/no-id", "/ui/memories/01a2049f-a8df-7000-a158-b088a877225a"):
