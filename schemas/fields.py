@@ -123,7 +123,7 @@ def refuse_wrong_times(given: Struct) -> None:
     `valid_until`.
     """
     said: Any = given
-    names = _names_of_times(type(given))
+    names = time_rules(type(given))
     if "as_of" in names:
         refuse_future(said.as_of)
     if "since" in names:
@@ -135,7 +135,8 @@ def refuse_wrong_times(given: Struct) -> None:
 
 
 @cache
-def _names_of_times(kind: type[Struct]) -> frozenset[str]:
+def time_rules(kind: type[Struct]) -> frozenset[str]:
+    """Return the fields of a kind of command by which `refuse_wrong_times` has something to look at."""
     return frozenset(kind.__struct_fields__) & {"as_of", "since", "stored_since", "valid_from"}
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
 from engramq.schemas import limits
-from engramq.schemas.commands import Command, Items, Tool
+from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.fields import OFFSETS, composed, distinct_tags
 from engramq.schemas.ids import format_time
@@ -411,7 +411,7 @@ def check_arguments(tool: Tool, given: Any, zone: tzinfo = UTC) -> Arguments:
     checked = _values(tool.name, tool.example, parameters_of(tool), given, zone)
     around = {name: checked.pop(name, None) for name in AROUND}
     parameters: Any = tool.parameters(**checked)
-    if isinstance(parameters, Command):
+    if tool.checks:
         parameters.check()
     return Arguments(parameters=parameters, **around)
 

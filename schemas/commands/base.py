@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.fields import refuse_wrong_times
+from engramq.schemas.fields import refuse_wrong_times, time_rules
 from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Scope, WorkerKind
 
@@ -151,12 +151,13 @@ class Tool:
     this one at once.
 
     The last fields follow from the others: `takes_session`; `takes_references` (in place of ids, also in evidence);
-    `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller must be allowed to
-    do); `description` (what a client's model reads: at most 400 characters that say what it does, when to call it and
-    when not, with an example call); `annotations` (the hints of the protocol: `idempotentHint` only where it is true of
-    a write, since its default is false; `destructiveHint` of every write, since clients assume the worst where it is
-    missing; neither of a read, where they mean nothing to the protocol); for REST `method`, `path`, `in_path` (the
-    parameters in the path) and `has_body` (whether the others come as JSON, else in the query).
+    `checks` (its command is checked for what the schema cannot say); `write` (it changes what is stored, and so takes
+    an idempotency key); `scope` (what the caller must be allowed to do); `description` (what a client's model reads: at
+    most 400 characters that say what it does, when to call it and when not, with an example call); `annotations` (the
+    hints of the protocol: `idempotentHint` only where it is true of a write, since its default is false;
+    `destructiveHint` of every write, since clients assume the worst where it is missing; neither of a read, where they
+    mean nothing to the protocol); for REST `method`, `path`, `in_path` (the parameters in the path) and `has_body`
+    (whether the others come as JSON, else in the query).
     """
 
     title: str
@@ -186,6 +187,7 @@ class Tool:
 
     takes_session: bool = field(init=False)
     takes_references: bool = field(init=False)
+    checks: bool = field(init=False)
     write: bool = field(init=False)
     scope: Scope = field(init=False)
     description: str = field(init=False)
@@ -204,6 +206,7 @@ class Tool:
             "bounded": self.bounded or self.detailed,
             "takes_session": self.session or bool(self.ids),
             "takes_references": bool(self.ids or self.batches) or "evidence" in self.parameters.__struct_fields__,
+            "checks": command is not None and (command.check is not Command.check or bool(time_rules(command))),
             "write": command is not None and command.write,
             "scope": Scope.READ if command is None else command.scope,
             "description": f"{self.summary} Example: {self.example}",

@@ -80,7 +80,7 @@ def refuse_details(said: Any) -> None:
     """Raise EngramqError for a project, a name, a time, a citation that is none, of a memory or of its update."""
     fields.refuse_every_project(said.project)
     fields.refuse_control_characters(speaker=said.speaker, thread=said.thread)
-    fields.refuse_wrong_times(said)
+    fields.refuse_backwards(said.valid_from, said.valid_until)
     refuse_citations(said.evidence)
 
 
