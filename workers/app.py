@@ -137,8 +137,8 @@ def build_services(
         BulkLoads(sizes),
         Exporting(),
         Quotas(settings, whole),
-        Usage(whole, stopping=stopping),
-        CoRetrievals(whole, rules, stopping=stopping),
+        Usage(whole, activity, stopping=stopping),
+        CoRetrievals(whole, rules, activity, stopping=stopping),
         similarity.SimilarityLinker(
             store=whole,
             sizes=sizes,

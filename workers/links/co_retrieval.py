@@ -5,26 +5,29 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
-from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.ids import Pair, pair_of
+from engramq.schemas.ids import Pair
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import LINK_WEIGHTS, MemoryState, Origin, Relation
 from engramq.workers.db.database import Store
+from engramq.workers.db.lookups import array
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import columns_of
 from engramq.workers.links.writer import AutomaticLink, write_automatic
-from engramq.workers.queue.background import Debounce
+from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import SessionUse
 
-DEBOUNCE_S: Final = 0.5  # searches of this long become one statement for each namespace
+DEBOUNCE_S: Final = 0.5  # searches of this long become one statement for each namespace,
+BUSY_S: Final = 3.0  # or of this long while somebody waits for the process
 PAIRS_MAX: Final = 20_000  # that wait; beyond, further ones are left out: it is best effort
 PAIRS_AT_ONCE: Final = 500  # of one transaction
 
 
 KEPT_DAYS: Final = 90
+
+Ids = tuple[str, str]  # of two memories, the lower first: as text they have the same order
 
 
 @dataclass(slots=True)
@@ -35,16 +38,17 @@ class Together:
     instances: set[str] = field(default_factory=set)
 
 
-async def note_pairs(tx: Transaction, pairs: Mapping[Pair, Together]) -> list[Pair]:
-    """Note that pairs were found together; return those that have been often enough to be linked."""
+async def note_pairs(tx: Transaction, pairs: Mapping[Ids, Together]) -> list[Pair]:
+    """Note that pairs, at least one, were found together; return those that have been often enough to be linked."""
     await tx.send("commit_without_waiting")
     ordered = sorted(pairs)
-    seen = [(pair, instance) for pair in ordered for instance in sorted(pairs[pair].instances)]
-    noted = await tx.send(
-        "note_co_retrieved", **columns_of([pair for pair, _ in seen]), instances=[instance for _, instance in seen]
-    )
+    seen = [(*pair, instance) for pair in ordered for instance in sorted(pairs[pair].instances)]
+    lows, highs, instances = (array(column) for column in zip(*seen, strict=True))
+    noted = await tx.send("note_co_retrieved", lows=lows, highs=highs, instances=instances)
     # Last, since it locks links: who erases a memory holds the memory and goes on to its links.
-    await tx.send("count_co_retrieved", **columns_of(ordered), times=[pairs[pair].times for pair in ordered])
+    lows, highs = (array(column) for column in zip(*ordered, strict=True))
+    times = array([str(pairs[pair].times) for pair in ordered])
+    await tx.send("count_co_retrieved", lows=lows, highs=highs, times=times)
     return [(row["low_id"], row["high_id"]) for row in await noted.fetchall() if row["ripe"]]
 
 
@@ -59,12 +63,14 @@ async def link_pairs(tx: Transaction, pairs: Collection[Pair], *, rules: LinkRul
 class CoRetrievals:
     """One per process."""
 
-    def __init__(self, store: Store, rules: LinkRules, *, stopping: asyncio.Event | None = None) -> None:
+    def __init__(
+        self, store: Store, rules: LinkRules, activity: Activity, *, stopping: asyncio.Event | None = None
+    ) -> None:
         self._store = store
         self._rules = rules
-        self._noted: dict[str, dict[Pair, Together]] = {}
+        self._noted: dict[str, dict[Ids, Together]] = {}
         self._waiting = 0
-        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping)
+        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping, activity=activity, at_most_s=BUSY_S)
 
     async def note(self, memories: Sequence[Memory], use: SessionUse | None) -> None:
         """Note what a search has found, best first. Raises EngramqError or ResultUnknown when it cannot be written.
@@ -73,13 +79,13 @@ class CoRetrievals:
         """
         active = [memory for memory in memories[: limits.CO_RETRIEVED] if memory.state is MemoryState.ACTIVE]
         together = [
-            pair_of(UUID(first.id), UUID(second.id))
+            (first.id, second.id) if first.id < second.id else (second.id, first.id)
             for first, second in combinations(active, 2)
             if first.partition is second.partition
         ]
         if use is None or not together:
             return
-        pairs = self._noted.setdefault(use.namespace, {})
+        pairs, instance = self._noted.setdefault(use.namespace, {}), f"{use.session}:{use.instance}"
         for pair in together:
             known = pairs.get(pair)
             if known is None:
@@ -89,7 +95,7 @@ class CoRetrievals:
                 self._waiting += 1
             known.times += 1
             if len(known.instances) < limits.CO_RETRIEVALS:
-                known.instances.add(f"{use.session}:{use.instance}")
+                known.instances.add(instance)
         await self._debounce.soon()
 
     async def _write_all(self) -> None:
@@ -99,7 +105,7 @@ class CoRetrievals:
             for start in range(0, len(ordered), PAIRS_AT_ONCE):
                 await self._write(namespace, {pair: pairs[pair] for pair in ordered[start : start + PAIRS_AT_ONCE]})
 
-    async def _write(self, namespace: str, pairs: dict[Pair, Together]) -> None:
+    async def _write(self, namespace: str, pairs: dict[Ids, Together]) -> None:
         ripe = await self._store.write(namespace, lambda tx: note_pairs(tx, pairs))
         if ripe:
             await self._store.write(namespace, lambda tx: link_pairs(tx, ripe, rules=self._rules))

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,6 +17,7 @@ from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.pastes import read_prompt
 from engramq.schemas.vocabulary import EVERY_PROJECT, LIKELY, Partition, Ranking
 from engramq.workers.db.database import Store
+from engramq.workers.db.lookups import array
 from engramq.workers.db.memory_rows import mark_visibility
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -28,7 +28,7 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.memories.grounds import mark_grounds
 from engramq.workers.memories.other_projects import beside, describe_unknown_project, places
-from engramq.workers.queue.background import Debounce
+from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import CANDIDATES, QuestionVectors, Tables
@@ -40,7 +40,8 @@ from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
 
-DEBOUNCE_S: Final = 0.5  # notes of this long become one statement for each namespace
+DEBOUNCE_S: Final = 0.5  # notes of this long become one statement for each namespace,
+BUSY_S: Final = 3.0  # or of this long while somebody waits for the process
 # How long each statement of a search may take, and none after its caller has stopped waiting.
 SEARCH_S: Final = 4.0
 NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
@@ -49,13 +50,13 @@ NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
 class Usage:
     """Counts which memories were found; one per process."""
 
-    def __init__(self, store: Store, *, stopping: asyncio.Event | None = None) -> None:
+    def __init__(self, store: Store, activity: Activity, *, stopping: asyncio.Event | None = None) -> None:
         self._store = store
-        self._notes: dict[str, Counter[UUID]] = {}
+        self._notes: dict[str, Counter[str]] = {}
         self._noted = 0
-        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping)
+        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping, activity=activity, at_most_s=BUSY_S)
 
-    async def note(self, namespace: str, ids: Sequence[UUID]) -> None:
+    async def note(self, namespace: str, ids: Sequence[str]) -> None:
         """Count that these memories were found. Raises EngramqError or ResultUnknown when they cannot be counted."""
         if self._noted + len(ids) > NOTES_MAX:
             return
@@ -69,9 +70,9 @@ class Usage:
             await self._store.write(namespace, partial(note_access, times=times))
 
 
-async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
+async def note_access(tx: Transaction, times: Mapping[str, int]) -> None:
     """Count that memories were found so many times."""
-    await tx.send(NOTE_ACCESS, ids=list(times), times=list(times.values()))
+    await tx.send(NOTE_ACCESS, ids=array(list(times)), times=array(list(map(str, times.values()))))
 
 
 MORE_QUERY_CHARS: Final = 120  # of a query that a call repeats
@@ -202,7 +203,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
             await refresh()
         if counting:
             await asyncio.gather(
-                context.services[Usage].note(context.envelope.namespace, [UUID(memory.id) for memory in counting]),
+                context.services[Usage].note(context.envelope.namespace, [memory.id for memory in counting]),
                 # What held at another time is no pair that is of use now.
                 *([context.services[CoRetrievals].note(counting, use)] if command.as_of is UNSET else ()),
             )

@@ -136,7 +136,8 @@ async def test_counting_waits_for_an_erasure_without_being_in_its_way(world: Wor
     )
 
     async def count(tx: Transaction) -> None:
-        await note_pairs(tx, {item: Together(times=1, instances={"a:1"}) for item in (linked, pair)})
+        together = {(str(low), str(high)): Together(times=1, instances={"a:1"}) for low, high in (linked, pair)}
+        await note_pairs(tx, together)
 
     async def waits() -> bool:
         return bool(world.rows("select pid from pg_locks where not granted"))
