@@ -7,10 +7,11 @@ pg_snapshot_xmin(pg_current_snapshot())::text
 concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
 
 -- name: question_lexemes
--- The words of questions, an array of texts, as the full-text index has them, without stop words.
+-- The words of questions, an array of texts, as the full-text index has them, without stop words; to look for those of an
+-- empty text would take as long.
 select json_agg(array(
     select lexeme_prefix(%(tenant)s) || lexeme
-    from unnest(words_asked({all_languages}, asked.question)) as lexeme
+    from unnest(case when asked.question <> '' then words_asked({all_languages}, asked.question) end) as lexeme
 ) order by place)::text
 from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
