@@ -108,10 +108,13 @@ class RelevanceFeatures:
 
     def chances(self, rows: Sequence[int]) -> Column:
         """Return the chance of each of these rows that it helps to answer."""
-        chosen, told = np.array(rows, dtype=np.intp), self.ranked.candidates.tells_of_day
-        of_time = np.where(self._is_of_time, np.where(told, TOLD_OF_TIME, STORED_THEN), 0.0)
-        chances: Column = np.maximum(learned().chances(self.inputs(rows)), of_time[chosen])
-        return chances
+        chances = learned().chances(self.inputs(rows))
+        if not self.measure.question.is_only_of_time:
+            return chances
+        of_time = np.where(
+            self._is_of_time, np.where(self.ranked.candidates.tells_of_day, TOLD_OF_TIME, STORED_THEN), 0.0
+        )
+        return np.maximum(chances, of_time[np.array(rows, dtype=np.intp)])
 
     @cached_property
     def _is_of_time(self) -> Mask:

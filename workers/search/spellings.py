@@ -31,7 +31,7 @@ def have_misspelt(words: Sequence[str], texts: Sequence[str]) -> list[bool]:
     A word that any of the texts has is spelled as it is meant: who asks for Maren Holt does not mean Maron Holt.
     """
     small = [text[:READ].casefold() for text in texts]
-    unknown = _find_unknown(words, small)  # not even in a longer word: mostly that decides
+    unknown = _find_unknown(words, ["\n".join(small)])  # not even in a longer word: mostly that decides
     several = [] if unknown is None else [frozenset(_WORD.findall(text)) for text in small]
     if not several or not (unknown := _find_unknown(words, several)):
         return [False] * len(texts)
