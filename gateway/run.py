@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -34,6 +35,7 @@ from engramq.gateway.stdio_sessions import Hello, HomeRequest, Serve, listen, se
 from engramq.schemas.checks import Health
 from engramq.schemas.connection import lanes_of
 from engramq.schemas.keys import Keys
+from engramq.schemas.limits import COLLECTED_AT
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting, read_settings
 from engramq.schemas.uploads import PageFiles
 from engramq.telemetry.listener import telling_watchdog
@@ -119,6 +121,7 @@ class Gateway:
 def serve(settings: Settings, *, socket_path: Path | None, http: bool, files: PageFiles | None = None) -> None:
     """Do what `engramq gateway` does until SIGTERM or SIGINT. Raises SettingsError, CommandFailed."""
     configure_logging(settings.log_level, "mcp", "uvicorn")
+    gc.set_threshold(COLLECTED_AT)
     run(partial(run_gateway, settings, socket_path=socket_path, http=http, files=files))
 
 

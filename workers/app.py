@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engramq.schemas.connection import lanes_of
+from engramq.schemas.limits import COLLECTED_AT
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.listener import telling_watchdog
@@ -351,6 +353,7 @@ def serve_kinds(kinds: Sequence[WorkerKind], settings: Settings, embedder_file: 
         raise SettingsError("ENGRAMQ_REDIS_URL: it is not set.")
     configure_logging(settings.log_level)
     sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(COLLECTED_AT)
     run_in_loop(run(kinds, settings, embedder_file=embedder_file), _loop_factory())
 
 
