@@ -118,6 +118,8 @@ class TokenEncoder:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return at most MAX_TOKENS ids for each text."""
         readable = [encodable(text) for text in texts]
+        if len(readable) == 1:  # by the library's way for several the thread would have to get the interpreter back
+            return [self._tokenizer.encode(readable[0]).ids]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(readable)]
 
 
