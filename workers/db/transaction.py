@@ -168,6 +168,7 @@ class Transaction:
     lease: Lease | None = None  # set by whoever must not commit without it
     sharded: bool = False  # over a cluster of Citus
     viewer: Viewer = PUBLIC
+    by_keys: bool = False  # its plans are kept, from the first statement on
     at_end: list[AtEnd] = field(default_factory=list)
 
     async def send(self, query: Query, **values: Any) -> Sent:
@@ -175,7 +176,7 @@ class Transaction:
         known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer, **self.viewer._asdict()}
         known |= values
         text, parameters = native(query)
-        return await self.connection.execute(text, [known[name] for name in parameters])
+        return await self.connection.execute(text, [known[name] for name in parameters], prepare=self.by_keys or None)
 
     @asynccontextmanager
     async def seeing(self, viewer: Viewer) -> AsyncIterator[None]:
@@ -250,7 +251,7 @@ async def transaction(
         changes = AT_LENGTH if at_length else _NO_CHANGES
         if pooled_settings_of and (settings := settings_to_take(connection, changes)) is not None:
             await execute(connection, "take_settings", settings, prepare=False)
-        opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer)
+        opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer, by_keys=by_keys)
         if tenant != NOBODY:  # who has entered nothing sees nothing
             if sharded:  # Citus tells its nodes what a statement sets, not what a function does
                 # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.

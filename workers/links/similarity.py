@@ -166,7 +166,7 @@ class SimilarityLinker:
         for number, turn in groupby(sorted(unlinked, key=turn_of), key=turn_of):
             if number > 1:
                 await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
-            await self.store.write(namespace, partial(note_made, ids=[memory.id for memory in turn]))
+            await self.store.write(namespace, partial(note_made, ids=[memory.id for memory in turn]), by_keys=True)
 
     async def _link_seen(
         self,
@@ -188,7 +188,7 @@ class SimilarityLinker:
         for start in range(0, len(links), LINKED_AT_ONCE):
             some = list(chain.from_iterable(links[start : start + LINKED_AT_ONCE]))
             if some:
-                await store.write(namespace, partial(write_automatic, wanted=some, rules=self.rules))
+                await store.write(namespace, partial(write_automatic, wanted=some, rules=self.rules), by_keys=True)
 
     async def _look(
         self, tx: Transaction, scheduled: Mapping[UUID, tuple[Near, ...] | None]

@@ -192,7 +192,7 @@ class Classifier:
             tx.lease = lease
             return await classify(tx, turn)
 
-        return await self.store.write(namespace, effect)
+        return await self.store.write(namespace, effect, by_keys=True)
 
 
 def _turn(guess: Classified) -> int:

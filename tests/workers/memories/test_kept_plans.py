@@ -2,13 +2,19 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 
 import psycopg
 import pytest
 
+from engramq.schemas.commands import Activated, ClassifySectors, SectorsClassified
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.queries import native, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.links.rules import LinkRules
+from engramq.workers.links.similarity import SimilarityLinker
+from engramq.workers.sectors.handlers import Classifier
 from tests.conftest import Database
 from tests.running import opened
 from tests.workers.conftest import World
@@ -142,12 +148,22 @@ def test_the_neighbours_of_a_new_memory_are_found_among_its_tenants_rows(databas
     assert all("tenant" in scan.get("Index Cond", "") for scan in of_memories), of_memories
 
 
-async def test_what_a_store_sends_is_planned_once_a_session(world: World) -> None:
+async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(world: World) -> None:
     """A third of PostgreSQL's time for a store went into the same plans again and again."""
-    for number in range(10):  # the driver prepares what it has sent five times
-        await world.keep(f"Heron {number} nests by the pond", external_id=f"heron {number}")
-    async with opened(world.store, DEFAULT_NAMESPACE) as tx:
-        rows = await tx.rows(b"select statement, generic_plans, custom_plans from pg_prepared_statements")
-    of_stores = [row for row in rows if re.search("into (ledger|nodes|memories)|update ledger|<=>", row["statement"])]
-    assert len(of_stores) == 5
-    assert [row for row in of_stores if row["custom_plans"] or not row["generic_plans"]] == []
+    linker = SimilarityLinker(
+        store=world.store, sizes=Sizes(), rules=world.services[LinkRules], threshold=0.5, debounce_s=0.0
+    )
+    world.use(Classifier(store=world.store, debounce_s=0.0), linker)
+    for number in range(3):
+        stored = (await world.keep(f"Heron {number} nests by the pond")).stored
+        await world.ask(SectorsClassified, ClassifySectors(memory_ids=(stored.id,)))
+        linker.schedule(DEFAULT_NAMESPACE, [Activated(memory_id=stored.id)])
+        await linker.link_scheduled()
+    asked = b"select statement, generic_plans, custom_plans from pg_prepared_statements"
+    async with AsyncExitStack() as lent:  # a few sessions took turns
+        txs = [await lent.enter_async_context(opened(world.store, DEFAULT_NAMESPACE)) for _ in range(4)]
+        rows = [row for tx in txs for row in await tx.rows(asked)]
+    kinds = r"insert into (?:ledger|nodes|memories|edges)|update ledger|links_made_at = now|standing_source =|<=> [$]"
+    planned = [(found[0], row) for row in rows if (found := re.search(kinds, row["statement"]))]
+    assert len({kind for kind, _ in planned}) == 8
+    assert [row for _, row in planned if row["custom_plans"] or not row["generic_plans"]] == []
