@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.embedded.postgres import DATABASE, OWNER_ROLE, Postgres
+from engramq.deploy.local.embedded.postgres import DATABASE, INITIAL_DATABASE, OWNER_ROLE, TEMPLATE, Postgres
 from engramq.deploy.local.embedded.servers import running_postgres
 from engramq.deploy.local.home import PRIVATE, DeployError, Home
 from engramq.workers.migrating import migrate, run
 
 READ_BOUND_S: Final = 3_600.0  # the first read replays what was written while the backup was taken
-DATABASES: Final = (DATABASE, "postgres", "template1")
+DATABASES: Final = (DATABASE, INITIAL_DATABASE, TEMPLATE)
 _ANSWER: Final = re.compile(r'\t 1: code = "([A-Za-z0-9+/=]+)"')
 # Files that have a server run commands, or follow another one, from its very start.
 _ORDERS: Final = ("recovery.signal", "standby.signal")
@@ -61,11 +61,14 @@ def _shown(name: str) -> str:
 
 
 def _own_code(home: Home) -> dict[str, str]:
-    """Return what a database of this release has, made for this."""
+    """Return what a database of this release has, made for this, and the one beside ours in earlier homes."""
     home.ensure()
     with running_postgres(home) as server:
         run(migrate(server.url(OWNER_ROLE)))
-    return _code_of(home)
+    own = _code_of(home)
+    for word in ("of", "database"):
+        own |= {name.replace(f"{word} {TEMPLATE}", f"{word} {INITIAL_DATABASE}"): own[name] for name in own}
+    return own
 
 
 def _code_of(home: Home) -> dict[str, str]:
@@ -82,6 +85,8 @@ def _code_of(home: Home) -> dict[str, str]:
             done = process.run(order, READ_BOUND_S, f"{statement}\n")
         except subprocess.TimeoutExpired:
             raise _unreadable("it took an hour") from None
+        if database == INITIAL_DATABASE and f'database "{database}" does not exist' in done.stderr:
+            continue  # it has our name
         answer = _ANSWER.search(done.stdout)
         if done.returncode != 0 or answer is None:
             raise _unreadable(done.stderr.strip()[-500:])

@@ -29,6 +29,7 @@ OWNER_ROLE = "engramq"
 # The workers' login; `engramq migrate` makes it, and it owns nothing.
 WORKER_ROLE = "engramq_worker"
 DATABASE = "engramq"
+INITIAL_DATABASE, TEMPLATE = "postgres", "template1"  # of initdb; earlier homes have the first beside ours
 
 # The most write-ahead log that is kept for a backup that has stalled (max_slot_wal_keep_size).
 LOG_KEPT = "8GB"
@@ -174,10 +175,10 @@ class Postgres:
         )
 
     def is_ready(self) -> bool:
-        """Whether a real connection succeeds; makes the database when the server answers that it is missing."""
+        """Whether a real connection succeeds; provides the database when the server answers that it is missing."""
         answer = probe(self.socket, OWNER_ROLE, DATABASE)
         if answer == "3D000":
-            self._create_database()
+            self._provide_database()
             answer = probe(self.socket, OWNER_ROLE, DATABASE)
         return answer == "ready"
 
@@ -256,8 +257,12 @@ class Postgres:
                 os.chown(fresh, *self.account.owner)
             fresh.replace(folder / name)
 
-    def _create_database(self) -> None:
-        done = process.run(self.by_caller("createdb", DATABASE), 30.0)
+    def _provide_database(self) -> None:
+        """Give the empty database that initdb made our name: a copy of it would take .1 s and 8 MB."""
+        rename = f"--command=ALTER DATABASE {INITIAL_DATABASE} RENAME TO {DATABASE}"
+        done = process.run(self.by_caller("psql", "--no-psqlrc", f"--dbname={TEMPLATE}", rename), 30.0)
+        if f'database "{INITIAL_DATABASE}" does not exist' in done.stderr:  # somebody has dropped ours
+            done = process.run(self.by_caller("createdb", f"--maintenance-db={TEMPLATE}", DATABASE), 30.0)
         if done.returncode != 0 and "already exists" not in done.stderr:
             raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
 

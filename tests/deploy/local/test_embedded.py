@@ -328,6 +328,19 @@ def test_probing_tells_a_missing_server_and_a_missing_database_apart(home: Home)
         assert postgres.probe(servers.postgres.socket, "nobody", "engramq") == "28000"
 
 
+def test_the_database_is_the_one_that_initdb_made_and_is_made_again_once_it_was_dropped(home: Home) -> None:
+    listed = "select array_agg(datname::text order by datname) from pg_database"
+    with running_servers(home.path, fsync=False) as servers:
+        template = servers.database_url_owner.replace("/engramq?", "/template1?")
+        with psycopg.connect(template, autocommit=True) as owner:
+            assert owner.execute(listed).fetchone() == (["engramq", "template0", "template1"],)
+            owner.execute("drop database engramq")
+        assert servers.postgres.is_ready()
+        assert servers.postgres.is_ready(), "twice does no harm"
+        with psycopg.connect(servers.database_url_owner) as owner:
+            assert owner.execute(listed).fetchone() == (["engramq", "template0", "template1"],)
+
+
 def test_a_process_is_told_from_a_later_one_with_its_pid() -> None:
     with subprocess.Popen(["/bin/sleep", "60"]) as child:
         who = identity(child.pid)

@@ -55,9 +55,10 @@ def a_home(folder: Path, statements: str = "") -> Home:
     return home
 
 
-def test_the_releases_own_database_has_no_foreign_code(folder: Path) -> None:
+@pytest.mark.parametrize("beside", ["", "create database postgres"], ids=["now", "of_an_earlier_home"])
+def test_the_releases_own_database_has_no_foreign_code(folder: Path, beside: str) -> None:
     file = folder / "own.backup"
-    back_up(a_home(folder), {}, file, report)
+    back_up(a_home(folder, beside), {}, file, report)
     assert verify(file, report).code == ()
     restored = Home(folder / "restored")
     assert restore(restored, {}, file, report, force=False).code == ()
