@@ -1,8 +1,10 @@
 """How the embedded stack starts and idles: `python -m bench.stack`. Linux only (reads /proc).
 
-Prints JSON lines: time from process start to `initialize` answered, cold (nothing runs) and
+Prints JSON lines: the start of a fresh home, from the process's start to a memory stored and found, with what came
+when and the CPU that it took by kind of process. Then the time to `initialize` answered, cold (nothing runs) and
 with the stack running, beside the start of a bare Python process; then idle CPU over a while and memory after
-first use. Memory is the sum of proportional set sizes (pages that processes share count once).
+first use. Memory is the sum of proportional set sizes (pages that processes share count once, and those that others on
+the machine map too less than once).
 """
 
 import argparse
@@ -12,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +31,17 @@ INITIALIZE: Final = {
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}},
 }
 ANSWER_BOUND_S: Final = 60.0
+# What appears in a home as it starts, in that order where nothing else is busy.
+APPEARS: Final = {
+    "supervisor": "run/supervisor.sock",
+    "initdb": "postgres/data.unfinished",
+    "redis": "run/redis.sock",
+    "gateway": "run/gateway.sock",
+    "cluster": "postgres/data",
+    "postgres": "run-pg/.s.PGSQL.5432",
+    "embedder": "embedder",
+}
+LOOK_S: Final = 0.005  # between two looks
 WORDS: Final = ("postgres", "worker", "gateway", "valkey", "supervisor")  # of command lines, the most telling first
 
 
@@ -104,7 +118,10 @@ def kinds_of(pids: list[int]) -> dict[str, Kind]:
     """Return processes of the stack by what they are, as their command lines tell."""
     found: dict[str, list[int]] = {}
     for pid in pids:
-        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:  # it is gone
+            continue
         name = next((word for word in WORDS if any(word.encode() in argument for argument in arguments)), "other")
         found.setdefault(name, []).append(pid)
     return {name: Kind(tuple(several), alone=True) for name, several in sorted(found.items())}
@@ -114,12 +131,59 @@ def stop(environment: dict[str, str]) -> None:
     subprocess.run([ENGRAMQ, "down"], env=environment, check=True, capture_output=True)
 
 
+@contextmanager
+def watch(home: Path) -> Iterator[dict[str, float]]:
+    """Note, for as long as the block lasts, after how many seconds each of APPEARS is there."""
+    seen: dict[str, float] = {}
+    began, ended = time.perf_counter(), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            for name, place in APPEARS.items():
+                if name not in seen and (home / place).exists():
+                    seen[name] = round(time.perf_counter() - began, 3)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        looking.join()
+
+
+def start_fresh() -> float:
+    """Start in a fresh home, store a memory and find it; return the seconds to that."""
+    with tempfile.TemporaryDirectory(prefix="engramq-bench-") as home:
+        environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_TEST_LINGER_S": "600"}
+        with watch(Path(home)) as seen, stdio_client(environment) as client:
+            seen["initialized"] = client.initialize()
+            client.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            stored = client.call(2, "store_memory", content="The kettle in room 7 is blue.")
+            seen["stored"] = time.perf_counter() - client.started
+            found = client.call(3, "search_memories", query="which kettle is blue?")
+            seen["found"] = time.perf_counter() - client.started
+            assert (stored["status"], found["count"]) == ("stored", 1), (stored, found)
+            kinds = kinds_of(stack_processes(environment))
+            # Of the supervisor's children that are gone initdb is nearly all.
+            used = {name: cpu_seconds(kind.pids, ended=name != "supervisor") for name, kind in kinds.items()}
+            gone = cpu_seconds(kinds["supervisor"].pids, ended=True) - used["supervisor"]
+            cpu = {name: round(cpu_s, 2) for name, cpu_s in {**used, "initdb": gone}.items()}
+        stop(environment)
+    emit("start_fresh", after_s={name: round(after_s, 3) for name, after_s in seen.items()},
+         cpu_s=cpu, cpu_total_s=round(sum(cpu.values()), 2))  # fmt: skip
+    return seen["found"]
+
+
 def measure(rounds: int, idle_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix="engramq-bench-") as home:
         environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_TEST_LINGER_S": "600"}
         bare = statistics.median(bare_python() for _ in range(rounds))
+        found = [start_fresh() for _ in range(rounds)]
+        emit("start_fresh_found", median_s=round(statistics.median(found), 3), max_s=round(max(found), 3),
+             rounds=rounds, bare_python_s=round(bare, 3), target_s=1.5)  # fmt: skip
         with stdio_client(environment) as first:
-            emit("start_first_ever", seconds=round(first.initialize(), 3), bare_python_s=round(bare, 3))
+            first.initialize()
         stop(environment)
         cold = []
         for _ in range(rounds):
@@ -177,7 +241,7 @@ def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float
         "idle_memory",
         total_mb=round(sum(sizes.values()), 1),
         by_process_mb={name: round(size, 1) for name, size in sorted(sizes.items())},
-        target_mb=600,
+        target_mb=190,
     )
 
 
