@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from engramq.deploy.importing.exports import Entry, ExportedNode, LeftOut, moment, own_id, tags, without_nothing
-from engramq.deploy.importing.fields import WHEN, Choices
+from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.notes import LABEL, NO_NOTE_TEXT, MarkdownNote, edges_of, notes, read_note
 from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import Given, Rejection
@@ -18,12 +17,12 @@ from engramq.schemas import evidence, limits
 
 INDEX: Final = "MEMORY.md"
 _MEMORY: Final = "memory"
-_INDEXES: Final = LeftOut("indexes of notes", "index of notes")
+_INDEXES: Final = exports.LeftOut("indexes of notes", "index of notes")
 _POINTS: Final = re.compile(r"(?:#.*|(?:[-*] ?)?\[[^\]\n]*\]\([^)\n]*\).*|[-*] ?\[\[[^\]\n]*\]\].*)?")
 RULES: Final = ("CLAUDE.md", "CLAUDE.local.md")
 
 
-def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_claude_code_memory(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the notes of a memory's folder, or of CLAUDE.md and rules, and the links between them."""
     folder = path.resolve() if path.is_dir() else path.resolve().parent
     for note in notes(path) if path.is_dir() else [read_note(path.parent, path)]:
@@ -41,13 +40,13 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
         if not text and not about:
             yield NO_NOTE_TEXT
             continue
-        yield ExportedNode(title, LABEL, 1, note.file)
+        yield exports.ExportedNode(title, LABEL, 1, note.file)
         values = {
             "content": "\n\n".join(filter(None, (title, about if isinstance(about, str) else "", text))),
-            "external_id": own_id("claude-code-memory", place),
-            WHEN: moment(kept.get("modified")),
-            "tags": tags(kept.get("type", own.get("type")), kept.get("tags"), own.get("tags")),
-            "metadata": without_nothing({"file": place, "session": kept.get("originSessionId")}),
+            "external_id": exports.own_id("claude-code-memory", place),
+            fields.WHEN: exports.moment(kept.get("modified")),
+            "tags": exports.tags(kept.get("type", own.get("type")), kept.get("tags"), own.get("tags")),
+            "metadata": exports.without_nothing({"file": place, "session": kept.get("originSessionId")}),
             "evidence": _evidence(folder / note.path, place),
         }
         yield note.row(note.first, values)
@@ -92,7 +91,7 @@ HERMES_FILES: Final = (INDEX, "USER.md")
 HERMES_SEPARATOR: Final = "\n\N{SECTION SIGN}\n"  # or with the line ends of Windows
 
 
-def read_hermes(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_hermes(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the entries of MEMORY.md and USER.md, which have a line with a section sign between them."""
     files = [path / name for name in HERMES_FILES if path.is_dir()] or [path]
     for file in files:
@@ -113,7 +112,9 @@ SOUL: Final = ("SOUL.md", "IDENTITY.md")  # of whom its program writes one in ea
 _WORKSPACE: Final = "workspace"
 _OF_PERSON: Final = (INDEX, "USER.md", *SOUL)
 _DAYS: Final = re.compile(rf"{_MEMORY}/(?:(\d{{4}}-\d\d-\d\d)[\w.-]*|.+)\.md")
-_INSTRUCTIONS: Final = LeftOut("notes with instructions of the program", "note with instructions of the program")
+_INSTRUCTIONS: Final = exports.LeftOut(
+    "notes with instructions of the program", "note with instructions of the program"
+)
 
 
 def workspace_in(folder: Path) -> Path | None:
@@ -122,7 +123,7 @@ def workspace_in(folder: Path) -> Path | None:
     return next((place for place in several if any((place / name).is_file() for name in SOUL)), None)
 
 
-def read_openclaw(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_openclaw(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the notes on the person, on the agent, and of each day, from a workspace; its instructions are left out."""
     for note in notes(workspace_in(path) or path):
         if not isinstance(note, MarkdownNote):
@@ -136,8 +137,8 @@ def read_openclaw(path: Path, _choices: Choices) -> Iterator[Entry]:
         else:
             values = {
                 "content": note.title_of(note.text.strip()),
-                "external_id": own_id("openclaw", note.file),
-                WHEN: moment(day and day[1]),
+                "external_id": exports.own_id("openclaw", note.file),
+                fields.WHEN: exports.moment(day and day[1]),
                 "tags": [_MEMORY if day else note.path.stem.lower()],
             }
             yield note.row(note.first, values)

@@ -10,30 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from engramq.deploy.importing.exports import (
-    Entry,
-    LeftOut,
-    is_archive,
-    items,
-    members,
-    opened,
-    own_id,
-    read_each,
-    read_lists,
-    tags,
-    without_nothing,
-)
-from engramq.deploy.importing.fields import (
-    ASSISTANT,
-    NO_TEXT,
-    NOT_SPOKEN,
-    USER,
-    Choices,
-    Conversation,
-    list_at,
-    source_of,
-    value_at,
-)
+from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.deploy.local.hooks.transcripts import parsed
@@ -41,36 +18,41 @@ from engramq.deploy.local.hooks.turns import text_in
 from engramq.schemas.packed_lines import UnusableFile
 
 LETTA_LISTS: Final = ("agents", "blocks")
-_NO_BLOCK: Final = LeftOut("blocks without text", "block without text")
+_NO_BLOCK: Final = exports.LeftOut("blocks without text", "block without text")
 
 
-def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
+def read_letta(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the blocks of memory, and what was said to each agent and what it answered."""
-    for name, item in read_lists(path, "agents", *LETTA_LISTS):
+    for name, item in exports.read_lists(path, "agents", *LETTA_LISTS):
         if isinstance(item, Rejection):
             yield item
         elif name == "blocks":
             label, value = item.values.get("label"), item.values.get("value")
-            known = own_id("letta", path.stem, "block", item.values.get("id"), label)
-            values = {"content": value, "external_id": known, "tags": tags(label), "source_type": source_of(choices)}
+            known = exports.own_id("letta", path.stem, "block", item.values.get("id"), label)
+            values = {
+                "content": value,
+                "external_id": known,
+                "tags": exports.tags(label),
+                "source_type": fields.source_of(choices),
+            }
             is_text = isinstance(value, str) and value.strip()
-            yield Given(item.line, without_nothing(values)) if is_text else _NO_BLOCK
+            yield Given(item.line, exports.without_nothing(values)) if is_text else _NO_BLOCK
         else:
             yield from _letta_messages(path, item, choices)
 
 
-def _letta_messages(path: Path, agent: Given, choices: Choices) -> Iterator[Entry]:
+def _letta_messages(path: Path, agent: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
     thread = f"{path.stem}:{agent.values.get('name') or agent.values.get('id')}"
-    said = Conversation("letta", agent.line, thread, choices)
-    for position, message in enumerate(list_at(agent.values, "messages")):
-        role = value_at(message, "role")
-        if role not in (USER, ASSISTANT):
-            yield NOT_SPOKEN
+    said = fields.Conversation("letta", agent.line, thread, choices)
+    for position, message in enumerate(fields.list_at(agent.values, "messages")):
+        role = fields.value_at(message, "role")
+        if role not in (fields.USER, fields.ASSISTANT):
+            yield fields.NOT_SPOKEN
             continue
         text = text_in(message.get("content"))
-        text = _unpack(text) if role == USER else text
+        text = _unpack(text) if role == fields.USER else text
         known = f"{thread}:{message.get('id') or position}"
-        yield said.turn(known, position, role, text, message.get("created_at")) if text.strip() else NOT_SPOKEN
+        yield said.turn(known, position, role, text, message.get("created_at")) if text.strip() else fields.NOT_SPOKEN
 
 
 def _unpack(text: str) -> str:
@@ -86,50 +68,56 @@ def _unpack(text: str) -> str:
 
 COPILOT_LIST: Final = "requests"
 COPILOT_MARKS: Final = frozenset({"responderUsername", "requesterUsername"})
-_OF_PROGRAM: Final = LeftOut("parts of answers of tools and of the program", "part of an answer of a tool or program")
+_OF_PROGRAM: Final = exports.LeftOut(
+    "parts of answers of tools and of the program", "part of an answer of a tool or program"
+)
 
 
-def read_copilot_chat(path: Path, choices: Choices) -> Iterator[Entry]:
+def read_copilot_chat(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the prompts and answers of one chat as VS Code exports it, or of a folder of its chats.
 
     An export has no id: its requests have, by which they are known.
     """
-    for member in members(path, re.compile(r".*\.json")):
+    for member in exports.members(path, re.compile(r".*\.json")):
         file = path / member if member else path
-        chat = None if is_archive(file) else parsed(read_plain(str(file.resolve()), OBJECT_BYTES))
+        chat = None if exports.is_archive(file) else parsed(read_plain(str(file.resolve()), OBJECT_BYTES))
         requests = None if chat is None else chat.get(COPILOT_LIST)
         if chat is None or not isinstance(requests, list):
             raise UnusableFile(f"{file.name} is no JSON object with requests, or is cut off.")
-        first = value_at(requests[0], "requestId") if requests else None
-        said = Conversation("copilot-chat", 1, chat.get("sessionId") or first, choices, chat.get("customTitle"))
+        first = fields.value_at(requests[0], "requestId") if requests else None
+        said = fields.Conversation("copilot-chat", 1, chat.get("sessionId") or first, choices, chat.get("customTitle"))
         for position, request in enumerate(requests):
             yield from _copilot_request(said, position, request)
 
 
-def _copilot_request(said: Conversation, position: int, request: Any) -> Iterator[Entry]:
-    known, at = value_at(request, "requestId"), value_at(request, "timestamp")
-    prompt = value_at(request, "message.text") or value_at(request, "message")
+def _copilot_request(said: fields.Conversation, position: int, request: Any) -> Iterator[exports.Entry]:
+    known, at = fields.value_at(request, "requestId"), fields.value_at(request, "timestamp")
+    prompt = fields.value_at(request, "message.text") or fields.value_at(request, "message")
     at = at / 1000 if isinstance(at, int) else None
     if not known or not isinstance(prompt, str):
         yield Rejection(said.line, COPILOT_LIST, f"Request {position} has no requestId, or no message.")
         return
-    yield said.turn(known, 2 * position, USER, prompt, at) if prompt.strip() else NO_TEXT
-    texts = [_copilot_part(part) for part in list_at(request, "response")]
+    yield said.turn(known, 2 * position, fields.USER, prompt, at) if prompt.strip() else fields.NO_TEXT
+    texts = [_copilot_part(part) for part in fields.list_at(request, "response")]
     yield from [_OF_PROGRAM] * texts.count(None)
     answer = "".join(text for text in texts if text)
     if answer.strip():
-        yield said.turn(f"{known}#answer", 2 * position + 1, ASSISTANT, answer.strip(), at)
+        yield said.turn(f"{known}#answer", 2 * position + 1, fields.ASSISTANT, answer.strip(), at)
 
 
 def _copilot_part(part: Any) -> str | None:
     """Return the text of a part of an answer, the name of a file or symbol that it refers to, None for another."""
-    kind = value_at(part, "kind")
+    kind = fields.value_at(part, "kind")
     if kind == "inlineReference":
-        place = value_at(part, "inlineReference.path") or value_at(part, "inlineReference.uri.path")
-        name = value_at(part, "inlineReference.name") or value_at(part, "name")
+        place = fields.value_at(part, "inlineReference.path") or fields.value_at(part, "inlineReference.uri.path")
+        name = fields.value_at(part, "inlineReference.name") or fields.value_at(part, "name")
         return f"`{name or unquote(str(place or '')).rpartition('/')[2]}`"
-    text = part if kind is None and isinstance(part, str) else value_at(part, "value" if kind is None else "content")
-    text = value_at(text, "value") or text
+    text = (
+        part
+        if kind is None and isinstance(part, str)
+        else fields.value_at(part, "value" if kind is None else "content")
+    )
+    text = fields.value_at(text, "value") or text
     return text if isinstance(text, str) and kind in (None, "markdownContent") else None
 
 
@@ -144,37 +132,39 @@ _ACTIVITY: Final = re.compile(r"(?i)my ?activity\.(?:json|html)")
 _BREAKS: Final = re.compile(r"(?i)<(?:br|/p|/li|/h\d|/tr|/div|/pre)\b[^<>]*>\s*")
 _ITEMS: Final = re.compile(r"(?i)<li\b[^<>]*>")
 _MARKS: Final = re.compile(r"<[^<>]*>")
-_ACTIONS: Final = LeftOut("actions in Gemini's apps that are no prompt", "action in Gemini's apps that is no prompt")
-_OTHERS: Final = LeftOut("activities in other products", "activity in another product")
+_ACTIONS: Final = exports.LeftOut(
+    "actions in Gemini's apps that are no prompt", "action in Gemini's apps that is no prompt"
+)
+_OTHERS: Final = exports.LeftOut("activities in other products", "activity in another product")
 
 
 def is_gemini_activity(values: dict[str, Any]) -> bool:
     """Say whether an activity is one in Gemini's apps, which an account in any language calls by its name."""
-    named = [values.get("header"), *list_at(values, "products")]
+    named = [values.get("header"), *fields.list_at(values, "products")]
     return any(app in name.lower() for name in named if isinstance(name, str) for app in _APPS)
 
 
 def activity_files(path: Path) -> list[str]:
     """Return the members of a Takeout that hold activities in Gemini's apps; those of HTML too."""
-    several = members(path, re.compile(r"(?i).*\.(?:json|html)"))
+    several = exports.members(path, re.compile(r"(?i).*\.(?:json|html)"))
     return [name for name in several if _ACTIVITY.fullmatch(name.rpartition("/")[2]) or "gemini" in name.lower()]
 
 
-def read_gemini_apps(path: Path, choices: Choices) -> Iterator[Entry]:
+def read_gemini_apps(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield prompts and answers of Takeout's activity in Gemini's apps, which has no ids and no conversations."""
-    several = activity_files(path) if path.is_dir() or is_archive(path) else [""]
+    several = activity_files(path) if path.is_dir() or exports.is_archive(path) else [""]
     documents = [name for name in several if not name.endswith(".html")]
     if not documents:
         raise UnusableFile("There is no activity in JSON in it: in Takeout, choose My Activity, its format JSON.")
     for member in documents:
-        with opened(path, member) as stream:
-            yield from read_each(items(stream), partial(_activity, choices=choices))
+        with exports.opened(path, member) as stream:
+            yield from exports.read_each(exports.items(stream), partial(_activity, choices=choices))
 
 
-def _activity(item: Given, choices: Choices) -> Iterator[Entry]:
+def _activity(item: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
     values = item.values
     title = values.get("title")
-    texts = [value_at(each, "html") for each in list_at(values, "safeHtmlItem")]
+    texts = [fields.value_at(each, "html") for each in fields.list_at(values, "safeHtmlItem")]
     answer = "\n\n".join(filter(None, (_words(text) for text in texts if isinstance(text, str))))
     if not is_gemini_activity(values):
         yield _OTHERS
@@ -186,10 +176,10 @@ def _activity(item: Given, choices: Choices) -> Iterator[Entry]:
     prompt = _ATTACHED.sub("", title[typed.end() if typed else 0 :].rstrip()).strip()
     at = values.get("time")
     known = hashlib.blake2b(f"{at}\0{prompt}".encode(errors="surrogatepass"), digest_size=16).hexdigest()
-    said = Conversation("gemini-apps", item.line, known, choices)
-    yield said.turn(known, 0, USER, prompt, at) if prompt else NO_TEXT
+    said = fields.Conversation("gemini-apps", item.line, known, choices)
+    yield said.turn(known, 0, fields.USER, prompt, at) if prompt else fields.NO_TEXT
     if answer:
-        yield said.turn(f"{known}#answer", 1, ASSISTANT, answer, at)
+        yield said.turn(f"{known}#answer", 1, fields.ASSISTANT, answer, at)
 
 
 def _words(text: str) -> str:

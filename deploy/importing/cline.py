@@ -10,35 +10,23 @@ from typing import Any, Final
 
 from engramq.deploy.importing.exports import moment
 from engramq.deploy.importing.fields import list_at, value_at
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    SUMMARY,
-    USER,
-    ClientFormat,
-    LineReader,
-    SessionFacts,
-    Turn,
-    join_answers,
-    make_turn,
-    text_at,
-    text_in,
-)
+from engramq.deploy.local.hooks import turns
 
-_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+_SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _LEAD: Final = "lead"  # as the agent of a session is called that no other one has begun
 _QUESTION: Final = "ask_question"
 _TYPED: Final = ("<user_input", "</user_input>")
 _NOTICE: Final = ("<mode_notice>", "</mode_notice>")
 
 
-class _Messages(LineReader):
+class _Messages(turns.LineReader):
     """Reads messages: an answer hangs on the question before it."""
 
     def __init__(self) -> None:
         super().__init__(self._turn)
         self._asked: dict[object, object] = {}  # questions by the ids of their calls
 
-    def _turn(self, message: Mapping[str, Any]) -> Turn | None:
+    def _turn(self, message: Mapping[str, Any]) -> turns.Turn | None:
         answered: list[tuple[object, object]] = []
         for block in list_at(message, "content"):
             if value_at(block, "name") != _QUESTION:
@@ -47,10 +35,12 @@ class _Messages(LineReader):
                 self._asked[str(block.get("id"))] = question
             elif not block.get("is_error"):
                 answered.append((self._asked.get(str(block.get("tool_use_id"))), block.get("content")))
-        role, at = text_at(message, "role"), message.get("ts")
-        words = "" if _unspoken(message) else join_answers(answered) or _typed(text_in(message.get("content")))
+        role, at = turns.text_at(message, "role"), message.get("ts")
+        words = (
+            "" if _unspoken(message) else turns.join_answers(answered) or _typed(turns.text_in(message.get("content")))
+        )
         when = moment(at / 1000) if isinstance(at, int) else None
-        return make_turn(message.get("id"), _SPEAKERS.get(role), words, when)
+        return turns.make_turn(message.get("id"), _SPEAKERS.get(role), words, when)
 
 
 def _typed(text: str) -> str:
@@ -62,21 +52,21 @@ def _typed(text: str) -> str:
 
 
 def _unspoken(message: Mapping[str, Any]) -> str:
-    return SUMMARY if value_at(message, "metadata.displayRole") == "system" else ""
+    return turns.SUMMARY if value_at(message, "metadata.displayRole") == "system" else ""
 
 
-CLINE: Final = ClientFormat(
+CLINE: Final = turns.ClientFormat(
     "cline",
     _Messages,
     spoken=(),
     silent=(),
     kinds=frozenset(_SPEAKERS),
-    kind_of=lambda line: text_at(line, "role"),
+    kind_of=lambda line: turns.text_at(line, "role"),
     is_ours=lambda line: line.keys() >= {"sessionId", "agent", "origin"},
-    facts_of=lambda line: SessionFacts(
-        text_at(line, "sessionId") or text_at(line, "session_id"),
-        text_at(line, "cwd"),
-        text_at(line, "agent") not in ("", _LEAD),
+    facts_of=lambda line: turns.SessionFacts(
+        turns.text_at(line, "sessionId") or turns.text_at(line, "session_id"),
+        turns.text_at(line, "cwd"),
+        turns.text_at(line, "agent") not in ("", _LEAD),
     ),
     variable="CLINE_DIR",
     folder=".cline",

@@ -11,23 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from engramq.deploy.importing.fields import list_at, value_at
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    SUMMARY,
-    USER,
-    ClientFormat,
-    LineReader,
-    SessionFacts,
-    Spoken,
-    join_answers,
-    make_turn,
-    object_in,
-    text_at,
-    text_in,
-)
+from engramq.deploy.local.hooks import turns
 
 _FOLDER: Final = "workspaceDirectory"
-_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+_SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _SILENT: Final = ("system", "tool", "thinking")
 _QUESTION: Final = "AskQuestion"
 _ANSWER: Final = r'(?s)User (?:provided custom answer|selected option \d+|answered): "(.*)"'
@@ -36,7 +23,7 @@ _SKILL: Final = "Load the skill using the **Skills** tool and then set the **ski
 _DIGEST_BYTES: Final = 16
 
 
-class _History(LineReader):
+class _History(turns.LineReader):
     """Reads messages, each after those that it is known by."""
 
     def __init__(self) -> None:
@@ -44,23 +31,23 @@ class _History(LineReader):
         self._known = ""
         self._position = -1
 
-    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[turns.Spoken]:
         """Yield a message, and what was answered to the questions in it."""
         if _FOLDER in line:
-            self._known = text_at(line, _FOLDER)
+            self._known = turns.text_at(line, _FOLDER)
             return
         self._position += 1
-        role, words = _role_of(line), text_in(object_in(line.get("message")).get("content"))
-        said = "\0".join((self._known, role, words)).encode(errors="surrogatepass")
-        self._known = hashlib.blake2b(said, digest_size=_DIGEST_BYTES).hexdigest()
-        if (role == USER and words.startswith(_SKILL)) or _unspoken(line):
+        role, words = _role_of(line), turns.text_in(turns.object_in(line.get("message")).get("content"))
+        whole = "\0".join((self._known, role, words)).encode(errors="surrogatepass")
+        self._known = hashlib.blake2b(whole, digest_size=_DIGEST_BYTES).hexdigest()
+        if (role == turns.USER and words.startswith(_SKILL)) or _unspoken(line):
             return
-        turns = [make_turn(self._known, _SPEAKERS.get(role), words, None)]
+        said = [turns.make_turn(self._known, _SPEAKERS.get(role), words, None)]
         for number, call in enumerate(list_at(line, "toolCallStates")):
             if value_at(call, "toolCall.function.name") == _QUESTION:
-                given = join_answers((value_at(call, "parsedArgs.question"), answer) for answer in _answers(call))
-                turns.append(make_turn(f"{self._known}:{number}", USER, given, None))
-        yield from (Spoken(turn._replace(position=self._position), at) for turn in turns if turn is not None)
+                given = turns.join_answers((value_at(call, "parsedArgs.question"), answer) for answer in _answers(call))
+                said.append(turns.make_turn(f"{self._known}:{number}", turns.USER, given, None))
+        yield from (turns.Spoken(turn._replace(position=self._position), at) for turn in said if turn is not None)
 
 
 def _answers(call: object) -> Iterator[str]:
@@ -71,15 +58,15 @@ def _answers(call: object) -> Iterator[str]:
 
 
 def _role_of(line: Mapping[str, Any]) -> str:
-    return text_at(object_in(line.get("message")), "role")
+    return turns.text_at(turns.object_in(line.get("message")), "role")
 
 
 def _unspoken(line: Mapping[str, Any]) -> str:
     summary = line.get("conversationSummary")  # in editors it stands beside what was said
-    return SUMMARY if summary and summary == value_at(line, "message.content") else ""
+    return turns.SUMMARY if summary and summary == value_at(line, "message.content") else ""
 
 
-CONTINUE: Final = ClientFormat(
+CONTINUE: Final = turns.ClientFormat(
     "continue",
     _History,
     spoken=(),
@@ -87,7 +74,7 @@ CONTINUE: Final = ClientFormat(
     kinds=frozenset({*_SPEAKERS, *_SILENT}),
     kind_of=_role_of,
     is_ours=lambda line: line.keys() >= {"sessionId", _FOLDER},
-    facts_of=lambda line: SessionFacts(text_at(line, "sessionId"), text_at(line, _FOLDER)),
+    facts_of=lambda line: turns.SessionFacts(turns.text_at(line, "sessionId"), turns.text_at(line, _FOLDER)),
     variable="CONTINUE_GLOBAL_DIR",
     folder=".continue",
     parts=("sessions",),

@@ -10,59 +10,39 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.importing.exports import (
-    Entry,
-    LeftOut,
-    all_items,
-    members,
-    moment,
-    own_id,
-    read_each,
-    without_nothing,
-)
-from engramq.deploy.importing.fields import (
-    ASSISTANT,
-    NO_TEXT,
-    NOT_SPOKEN,
-    SPOKEN_BY,
-    USER,
-    WHEN,
-    Choices,
-    Conversation,
-    list_at,
-    source_of,
-    value_at,
-)
+from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.deploy.local.hooks.turns import text_in
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.packed_lines import UnusableFile
 
-_DOCUMENTS: Final = LeftOut("documents of projects", "document of a project")
-_OF_TOOLS: Final = LeftOut("results of tools", "result of a tool")
+_DOCUMENTS: Final = exports.LeftOut("documents of projects", "document of a project")
+_OF_TOOLS: Final = exports.LeftOut("results of tools", "result of a tool")
 CLAUDE_FILE: Final = re.compile(r"conversations\.json")
 CLAUDE_MEMORIES: Final = re.compile(r"memories\.json")
 REMEMBERED: Final = "conversations_memory"
 _PROJECTS: Final = re.compile(r"projects\.json")
 MESSAGES: Final = "chat_messages"
-_SENDERS: Final = {"human": USER, "assistant": ASSISTANT}
+_SENDERS: Final = {"human": fields.USER, "assistant": fields.ASSISTANT}
 _TOOL: Final = "tool"
 
 
-def read_claude(path: Path, choices: Choices) -> Iterator[Entry]:
+def read_claude(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield what Claude remembers of the person and of projects, then the messages of each conversation.
 
     What tools have said comes only where all messages are wanted. A file by itself may be any of the three.
     """
-    is_file = members(path, CLAUDE_FILE) == [""]
-    if not is_file and not any(members(path, name) for name in (CLAUDE_FILE, CLAUDE_MEMORIES, _PROJECTS)):
+    is_file = exports.members(path, CLAUDE_FILE) == [""]
+    if not is_file and not any(exports.members(path, name) for name in (CLAUDE_FILE, CLAUDE_MEMORIES, _PROJECTS)):
         raise UnusableFile("There is neither conversations.json nor memories.json in it.")
     for name in (CLAUDE_MEMORIES, _PROJECTS, CLAUDE_FILE) if not is_file else (CLAUDE_FILE,):
-        if members(path, name):
-            yield from read_each(all_items(path, MESSAGES, name=name), partial(_claude_item, choices=choices))
+        if exports.members(path, name):
+            yield from exports.read_each(
+                exports.all_items(path, MESSAGES, name=name), partial(_claude_item, choices=choices)
+            )
 
 
-def _claude_item(item: Given, choices: Choices) -> Iterator[Entry]:
+def _claude_item(item: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
     values = item.values
     if MESSAGES in values or not (REMEMBERED in values or "prompt_template" in values):
         yield from _claude_messages(item, choices)
@@ -70,48 +50,48 @@ def _claude_item(item: Given, choices: Choices) -> Iterator[Entry]:
     if REMEMBERED in values:
         of_projects = values.get("project_memories")
         texts = {"": values[REMEMBERED], **(of_projects if isinstance(of_projects, dict) else {})}
-        known = {name: own_id("claude", "memory", values.get("account_uuid"), name) for name in texts}
+        known = {name: exports.own_id("claude", "memory", values.get("account_uuid"), name) for name in texts}
     else:
         name = str(values.get("name") or "")
         several = [values.get(each) for each in ("description", "prompt_template")]
         texts = {name: "\n\n".join(text for text in several if isinstance(text, str) and text.strip())}
-        known = {name: own_id("claude", "project", values.get("uuid"))}
-        yield from [_DOCUMENTS] * len(list_at(values, "docs"))
+        known = {name: exports.own_id("claude", "project", values.get("uuid"))}
+        yield from [_DOCUMENTS] * len(fields.list_at(values, "docs"))
     for project, text in texts.items():
         if isinstance(text, str) and text.strip():
             yield _remembered(item, text, known[project], choices, project)
         else:
-            yield NO_TEXT
+            yield fields.NO_TEXT
 
 
-def _remembered(item: Given, text: str, identifier: str, choices: Choices, project: str = "") -> Given:
+def _remembered(item: Given, text: str, identifier: str, choices: fields.Choices, project: str = "") -> Given:
     """Return what a program remembers of a person, as a row: a model has written it, so it is kept apart, too."""
     values = {
         "content": text.strip(),
         "external_id": identifier,
-        "source_type": source_of(choices),
-        WHEN: moment(item.values.get("updated_at")),
+        "source_type": fields.source_of(choices),
+        fields.WHEN: exports.moment(item.values.get("updated_at")),
         "metadata": {"about": project} if project else None,
     }
-    return Given(item.line, without_nothing(values))
+    return Given(item.line, exports.without_nothing(values))
 
 
-def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
+def _claude_messages(item: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
     messages, identifier = item.values.get(MESSAGES), item.values.get("uuid")
     if not isinstance(messages, list) or not identifier:
         missing = "uuid" if isinstance(messages, list) else MESSAGES
         yield Rejection(item.line, missing, f"A conversation of Claude has {missing}, and this has none.")
         return
-    conversation = Conversation("claude", item.line, identifier, choices, item.values.get("name"))
+    conversation = fields.Conversation("claude", item.line, identifier, choices, item.values.get("name"))
     for position, message in enumerate(messages):
-        sender = value_at(message, "sender")
+        sender = fields.value_at(message, "sender")
         speaker = _SENDERS.get(sender) if isinstance(sender, str) else None
         if speaker is None or not message.get("uuid"):
             yield Rejection(item.line, MESSAGES, f"Message {position} has no sender that is known, or no uuid.")
             continue
         identifier, at = message["uuid"], message.get("created_at")
         text = _claude_text(message)
-        yield conversation.turn(identifier, position, speaker, text, at) if text else NO_TEXT
+        yield conversation.turn(identifier, position, speaker, text, at) if text else fields.NO_TEXT
         for number, result in enumerate(_results(message)):
             if choices.all_messages:
                 yield conversation.turn(f"{identifier}#tool{number}", position, _TOOL, result, at)
@@ -121,14 +101,14 @@ def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
 
 def _claude_text(message: dict[str, Any]) -> str:
     """Return what was said: its blocks of text, else the text that earlier exports have instead."""
-    said = (block for block in list_at(message, "content") if value_at(block, "type") == "text")
+    said = (block for block in fields.list_at(message, "content") if fields.value_at(block, "type") == "text")
     blocks = [block for block in said if text_in([block]).strip()]
     return (text_in(blocks) or text_in(message.get("text"))).strip()
 
 
 def _results(message: dict[str, Any]) -> Iterator[str]:
-    for block in list_at(message, "content"):
-        if value_at(block, "type") == "tool_result" and (text := text_in(block.get("content")).strip()):
+    for block in fields.list_at(message, "content"):
+        if fields.value_at(block, "type") == "tool_result" and (text := text_in(block.get("content")).strip()):
             yield text
 
 
@@ -142,10 +122,10 @@ _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
 _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
 
 
-def read_chatgpt(path: Path, choices: Choices) -> Iterator[Entry]:
+def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the messages of each conversation; those of the system and of tools only where all are wanted."""
     instructions = set[int]()  # which each conversation has
-    for item in all_items(path, MAPPING, name=CHATGPT_FILE):
+    for item in exports.all_items(path, MAPPING, name=CHATGPT_FILE):
         if isinstance(item, Rejection):
             yield item
             continue
@@ -185,52 +165,52 @@ def _newest_leaf(mapping: dict[str, Any]) -> str | None:
     followed = {node.get("parent") for node in nodes.values() if isinstance(node.get("parent"), str)}
 
     def age(key: str) -> float:
-        at = value_at(nodes[key], "message.create_time")
+        at = fields.value_at(nodes[key], "message.create_time")
         return float(at) if isinstance(at, int | float) and abs(at) < _LATEST else 0.0
 
     return max(reversed([key for key in nodes if key not in followed]), key=age, default=None)
 
 
 def _chatgpt_messages(
-    item: Given, branch: list[dict[str, Any]], choices: Choices, instructions: set[int]
-) -> Iterator[Entry]:
+    item: Given, branch: list[dict[str, Any]], choices: fields.Choices, instructions: set[int]
+) -> Iterator[exports.Entry]:
     identifier = item.values.get("conversation_id") or item.values.get("id")
     if not identifier:
         yield Rejection(item.line, "id", "The conversation has no id.")
         return
-    conversation = Conversation("chatgpt", item.line, identifier, choices, item.values.get("title"))
+    conversation = fields.Conversation("chatgpt", item.line, identifier, choices, item.values.get("title"))
     for position, message in enumerate(branch):
-        role = value_at(message, "author.role")
+        role = fields.value_at(message, "author.role")
         speaker = role if isinstance(role, str) and role else "unknown"
-        is_spoken = speaker in SPOKEN_BY and _is_shown(message)
+        is_spoken = speaker in fields.SPOKEN_BY and _is_shown(message)
         text = _chatgpt_text(message)
         if own := _instructions(message):
             if (mark := hash(own)) not in instructions:
                 instructions.add(mark)
-                known = own_id("chatgpt", "instructions", zlib.crc32(own.encode(errors="surrogatepass")))
+                known = exports.own_id("chatgpt", "instructions", zlib.crc32(own.encode(errors="surrogatepass")))
                 yield _remembered(item, own, known, choices)
         elif not text:
-            yield NO_TEXT
+            yield fields.NO_TEXT
         elif not is_spoken and not choices.all_messages:
-            yield NOT_SPOKEN
+            yield fields.NOT_SPOKEN
         else:
-            if speaker in SPOKEN_BY and not is_spoken:
+            if speaker in fields.SPOKEN_BY and not is_spoken:
                 speaker = f"{speaker} (hidden)"
             yield conversation.turn(message["id"], position, speaker, text, message.get("create_time"))
 
 
 def _instructions(message: dict[str, Any]) -> str:
     """Return what somebody has written about themselves and about how to answer, which a conversation repeats."""
-    if value_at(message, "content.content_type") != "user_editable_context":
+    if fields.value_at(message, "content.content_type") != "user_editable_context":
         return ""
-    texts = [value_at(message, f"content.{name}") for name in ("user_profile", "user_instructions")]
+    texts = [fields.value_at(message, f"content.{name}") for name in ("user_profile", "user_instructions")]
     return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
 
 def _is_shown(message: dict[str, Any]) -> bool:
     """Say whether people saw it: no call of a tool, no thought, and nothing that is hidden."""
-    kind, recipient = value_at(message, "content.content_type"), message.get("recipient")
-    is_hidden = value_at(message, "metadata.is_visually_hidden_from_conversation") is True
+    kind, recipient = fields.value_at(message, "content.content_type"), message.get("recipient")
+    is_hidden = fields.value_at(message, "metadata.is_visually_hidden_from_conversation") is True
     return (kind in _TEXTS or recipient == _BIO) and recipient in _TO_ALL and not is_hidden
 
 

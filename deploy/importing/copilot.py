@@ -9,19 +9,9 @@ from functools import partial
 from typing import Any, Final
 
 from engramq.deploy.importing.fields import value_at
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    SUBAGENT,
-    USER,
-    ClientFormat,
-    LineReader,
-    SessionFacts,
-    Turn,
-    make_turn,
-    text_at,
-)
+from engramq.deploy.local.hooks import turns
 
-_MESSAGES: Final = {"user.message": USER, "assistant.message": ASSISTANT}
+_MESSAGES: Final = {"user.message": turns.USER, "assistant.message": turns.ASSISTANT}
 _ANSWERED: Final = "human_response.recorded"
 _DECIDED: Final = "permission.completed"
 _STARTED: Final = "session.start"
@@ -33,26 +23,26 @@ _SILENT: Final = (
 
 
 def _kind_of(line: Mapping[str, Any]) -> str:
-    kind = text_at(line, "type")
+    kind = turns.text_at(line, "type")
     family = kind.partition(".")[0]
     return family if family in _SILENT else kind
 
 
-def _facts_of(line: Mapping[str, Any]) -> SessionFacts:
+def _facts_of(line: Mapping[str, Any]) -> turns.SessionFacts:
     if line.get("type") != _STARTED:
-        return SessionFacts()
+        return turns.SessionFacts()
     folder = value_at(line, "data.context.cwd")
-    return SessionFacts(str(value_at(line, "data.sessionId") or ""), folder if isinstance(folder, str) else "")
+    return turns.SessionFacts(str(value_at(line, "data.sessionId") or ""), folder if isinstance(folder, str) else "")
 
 
 def _of_subagent(line: Mapping[str, Any]) -> str:
-    return SUBAGENT if line.get("agentId") or value_at(line, "data.parentToolCallId") else ""
+    return turns.SUBAGENT if line.get("agentId") or value_at(line, "data.parentToolCallId") else ""
 
 
-def _turn(line: Mapping[str, Any]) -> Turn | None:
-    kind, speaker = line.get("type"), USER
+def _turn(line: Mapping[str, Any]) -> turns.Turn | None:
+    kind, speaker = line.get("type"), turns.USER
     words: Any = ""
-    if _of_subagent(line) or value_at(line, "data.source") not in (None, USER):  # as a skill puts in
+    if _of_subagent(line) or value_at(line, "data.source") not in (None, turns.USER):  # as a skill puts in
         return None
     if kind == _ANSWERED:
         words = _answer(value_at(line, "data.response"))
@@ -60,7 +50,7 @@ def _turn(line: Mapping[str, Any]) -> Turn | None:
         words = value_at(line, "data.result.feedback")
     elif isinstance(kind, str) and kind in _MESSAGES:
         speaker, words = _MESSAGES[kind], value_at(line, "data.content")
-    return make_turn(line.get("id"), speaker, words if isinstance(words, str) else "", line.get("timestamp"))
+    return turns.make_turn(line.get("id"), speaker, words if isinstance(words, str) else "", line.get("timestamp"))
 
 
 def _answer(response: object) -> str:
@@ -71,9 +61,9 @@ def _answer(response: object) -> str:
     return "\n".join([str(value_at(response, "message") or ""), *given]).strip() if given else ""
 
 
-COPILOT: Final = ClientFormat(
+COPILOT: Final = turns.ClientFormat(
     "copilot",
-    partial(LineReader, _turn),
+    partial(turns.LineReader, _turn),
     spoken=(b'.message"', b'"human_response', b'"permission'),
     silent=(),
     kind_of=_kind_of,

@@ -15,16 +15,7 @@ from urllib.parse import unquote
 
 import yaml
 
-from engramq.deploy.importing.exports import (
-    Entry,
-    ExportedEdge,
-    ExportedNode,
-    LeftOut,
-    moment,
-    own_id,
-    tags,
-    without_nothing,
-)
+from engramq.deploy.importing import exports
 from engramq.deploy.importing.fields import WHEN, Choices
 from engramq.deploy.importing.own_notes import OWN, own_properties, read_own
 from engramq.deploy.importing.plain_files import read_plain
@@ -53,10 +44,10 @@ _TAG: Final = re.compile(
 )
 # A line that begins a property; most programs also take one without a blank before its value.
 _NAMED: Final = re.compile(r"([^\s:#\-\[\]{}'\"][^:\n]*?|\"[^\"\n]+\"):(?!//)(.*)")
-_LINK_OR_SPECIAL: Final = LeftOut("links and special files", "link or special file")
-_NO_NOTE: Final = LeftOut(f"files that do not end in {SUFFIX}", f"file that does not end in {SUFFIX}")
-NO_NOTE_TEXT: Final = LeftOut("notes without text", "note without text")
-UNREAD: Final = LeftOut(
+_LINK_OR_SPECIAL: Final = exports.LeftOut("links and special files", "link or special file")
+_NO_NOTE: Final = exports.LeftOut(f"files that do not end in {SUFFIX}", f"file that does not end in {SUFFIX}")
+NO_NOTE_TEXT: Final = exports.LeftOut("notes without text", "note without text")
+UNREAD: Final = exports.LeftOut(
     "lines of properties that cannot be read (their notes are in)", "line of properties that cannot be read"
 )
 
@@ -96,7 +87,7 @@ class MarkdownNote:
 
     def row(self, line: int, values: dict[str, Any]) -> Given:
         """Return one memory of it, which begins on a line; values that say nothing are left out."""
-        return Given(line, without_nothing(values), self.file)
+        return Given(line, exports.without_nothing(values), self.file)
 
     def lines(self) -> Iterator[tuple[int, str, bool]]:
         """Yield each line with its number, and whether it is of a block of code."""
@@ -110,7 +101,7 @@ class MarkdownNote:
                 yield number, line, bool(fence)
 
 
-def notes(folder: Path) -> Iterator[MarkdownNote | Entry]:
+def notes(folder: Path) -> Iterator[MarkdownNote | exports.Entry]:
     """Yield each note below a folder, in order; links to elsewhere and hidden folders are passed over.
 
     Of a note that an export of ours has written, what it says; what somebody has added to the note of a thing is read
@@ -135,7 +126,7 @@ def notes(folder: Path) -> Iterator[MarkdownNote | Entry]:
         raise UnusableFile(f"There is no note in it: no file that ends in {SUFFIX}.")
 
 
-def _said_in(note: MarkdownNote, folder: Path) -> Iterator[MarkdownNote | Entry]:
+def _said_in(note: MarkdownNote, folder: Path) -> Iterator[MarkdownNote | exports.Entry]:
     if (own := read_own(note.file, note.first, note.properties, note.text)) is None:
         yield note
     else:
@@ -281,7 +272,7 @@ _TIMES: Final = ("created", "date")  # which property says when, the first that 
 _OBSIDIAN_FIELDS: Final = ("title", "tags", "tag", *_TIMES)
 
 
-def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iterator[Entry]:
+def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iterator[exports.Entry]:
     """Yield the notes, and the links between them: of any folder of Markdown, such as an export of Notion."""
     vault = path.resolve().name
     for note in notes(path):
@@ -289,7 +280,7 @@ def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iter
             yield note
             continue
         name = note.name  # links name the file, whatever the note calls itself
-        yield ExportedNode(name, LABEL, 1, note.file)
+        yield exports.ExportedNode(name, LABEL, 1, note.file)
         yield _memory(note, vault, kind)
         yield from edges_of(note, name)
 
@@ -297,7 +288,7 @@ def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iter
 read_obsidian: Final = partial(read_markdown, kind="obsidian")
 
 
-def edges_of(note: MarkdownNote, name: str) -> Iterator[ExportedEdge]:
+def edges_of(note: MarkdownNote, name: str) -> Iterator[exports.ExportedEdge]:
     """Yield an edge for each link in a note's properties and text, from the node of that name."""
     linked = set[tuple[str, str]]()
     yield from _edges(name, LABEL, [(1, *link) for link in linked_by(note.properties)], linked, note)
@@ -309,15 +300,15 @@ def edges_of(note: MarkdownNote, name: str) -> Iterator[ExportedEdge]:
 
 def _edges(
     source: str, label: str, found: Iterable[tuple[int, str, str]], linked: set[tuple[str, str]], note: MarkdownNote
-) -> Iterator[ExportedEdge]:
+) -> Iterator[exports.ExportedEdge]:
     """Yield an edge for each link that is not in `linked` yet, by its relation and target."""
     for number, relation, target in found:
         if target != source and (relation, target) not in linked:
             linked.add((relation, target))
-            yield ExportedEdge(source, target, relation, number, note.file, label)
+            yield exports.ExportedEdge(source, target, relation, number, note.file, label)
 
 
-def _memory(note: MarkdownNote, vault: str, kind: str) -> Entry:
+def _memory(note: MarkdownNote, vault: str, kind: str) -> exports.Entry:
     own, folder = note.properties, str(note.path.parent)
     # A note may be its properties alone, as of a book or a person.
     text = note.text.strip() or "\n".join(
@@ -327,13 +318,13 @@ def _memory(note: MarkdownNote, vault: str, kind: str) -> Entry:
         return NO_NOTE_TEXT
     at = next((own[name] for name in _TIMES if isinstance(own.get(name), str) and own[name]), None)
     inline = [tag for _, line, is_code in note.lines() if not is_code for tag in tags_of(line)]
-    kept = without_nothing({name: value for name, value in own.items() if name not in _OBSIDIAN_FIELDS})
+    kept = exports.without_nothing({name: value for name, value in own.items() if name not in _OBSIDIAN_FIELDS})
     values = {
         "content": note.title_of(text),
-        "external_id": own_id(kind, f"{vault}/{note.path}"),
-        "thread": own_id(kind, f"{vault}/{note.path.with_suffix('')}"),
-        WHEN: moment(at),
-        "tags": tags(own.get("tags"), own.get("tag"), inline),
+        "external_id": exports.own_id(kind, f"{vault}/{note.path}"),
+        "thread": exports.own_id(kind, f"{vault}/{note.path.with_suffix('')}"),
+        WHEN: exports.moment(at),
+        "tags": exports.tags(own.get("tags"), own.get("tag"), inline),
         "metadata": {**kept, **({"folder": folder} if folder != "." else {})},
     }
     return note.row(note.first, values)
@@ -354,7 +345,7 @@ _DEFAULT: Final = "main/"  # as the first collection is called unless somebody n
 _BASIC_FIELDS: Final = ("title", "type", "tags", "permalink", "created", "date")
 
 
-def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_basic_memory(path: Path, _choices: Choices) -> Iterator[exports.Entry]:
     """Yield the nodes, memories and edges of each note."""
     folder = path.resolve().name
     for note in notes(path):
@@ -364,10 +355,10 @@ def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
             yield note
 
 
-def _read_note(note: MarkdownNote, folder: str) -> Iterator[Entry]:
+def _read_note(note: MarkdownNote, folder: str) -> Iterator[exports.Entry]:
     kind = note.properties.get("type")
     kind = kind.strip() if isinstance(kind, str) and kind.strip() else NOTE
-    yield ExportedNode(note.title, kind, 1, note.file)
+    yield exports.ExportedNode(note.title, kind, 1, note.file)
     rest: list[str] = []
     linked = set[tuple[str, str]]()
     for number, line, is_code in note.lines():
@@ -392,8 +383,8 @@ def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Gi
     values = {
         "content": f"{note.title}: {text}" + (f" ({context})" if context else ""),
         WHEN: _time(note),
-        "tags": tags(note.properties.get("tags"), [category], tags_of(said)),
-        "metadata": without_nothing({**_about(note), "category": category, "context": context}),
+        "tags": exports.tags(note.properties.get("tags"), [category], tags_of(said)),
+        "metadata": exports.without_nothing({**_about(note), "category": category, "context": context}),
     }
     return note.row(number, values)
 
@@ -413,14 +404,14 @@ def _without_last_tags(said: str) -> str:
 
 def _text(note: MarkdownNote, folder: str, text: str) -> Given:
     own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
-    identifier = own_id("basic-memory", _permalink(note) or f"{folder}/{note.path}")
+    identifier = exports.own_id("basic-memory", _permalink(note) or f"{folder}/{note.path}")
     values = {
         "content": note.title_of(text),
         "external_id": identifier,
         "thread": identifier,
         WHEN: _time(note),
-        "tags": tags(note.properties.get("tags")),
-        "metadata": without_nothing({**own, **_about(note)}),
+        "tags": exports.tags(note.properties.get("tags")),
+        "metadata": exports.without_nothing({**own, **_about(note)}),
     }
     return note.row(note.first, values)
 
@@ -440,7 +431,7 @@ def _about(note: MarkdownNote) -> dict[str, Any]:
 
 
 def _time(note: MarkdownNote) -> str | None:
-    return moment(note.properties.get("created") or note.properties.get("date"))
+    return exports.moment(note.properties.get("created") or note.properties.get("date"))
 
 
 def _prose(lines: list[str]) -> str:

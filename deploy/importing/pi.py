@@ -11,19 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from engramq.deploy.importing.exports import moment
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    SUMMARY,
-    USER,
-    ClientFormat,
-    LineReader,
-    SessionFacts,
-    Turn,
-    make_turn,
-    object_in,
-    text_at,
-    text_in,
-)
+from engramq.deploy.local.hooks import turns
 
 _MESSAGE: Final = "message"
 _SESSION: Final = "session"
@@ -32,7 +20,7 @@ _SILENT: Final = (
     "model_change", "thinking_level_change", "custom", "custom_message", "context_edit", "label", "session_info",
     "usage",
 )  # fmt: skip
-_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+_SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _UNFINISHED: Final = ("aborted", "error")
 # What a skill says, and behind it what was typed.
 _SKILL: Final = r'(?s)<skill name="([^"]+)" location="[^"]+">\n.*?\n</skill>(?:\n\n(.+))?'
@@ -47,35 +35,37 @@ def _without_files(words: str) -> str:
     return words[at:]
 
 
-def _turn(line: Mapping[str, Any]) -> Turn | None:
-    message = object_in(line.get("message"))
-    speaker = _SPEAKERS.get(text_at(message, "role"))
+def _turn(line: Mapping[str, Any]) -> turns.Turn | None:
+    message = turns.object_in(line.get("message"))
+    speaker = _SPEAKERS.get(turns.text_at(message, "role"))
     if line.get("type") != _MESSAGE or message.get("stopReason") in _UNFINISHED:
         return None
-    words = text_in(message.get("content"))
-    if speaker == USER and (skill := re.fullmatch(_SKILL, words)):
+    words = turns.text_in(message.get("content"))
+    if speaker == turns.USER and (skill := re.fullmatch(_SKILL, words)):
         words = f"/skill:{skill[1]} {skill[2]}" if skill[2] else ""
-    elif speaker == USER:
+    elif speaker == turns.USER:
         words = _without_files(words)
-    at, known = text_at(line, "timestamp"), text_at(line, "id")
+    at, known = turns.text_at(line, "timestamp"), turns.text_at(line, "id")
     typed = message.get("timestamp")  # some seconds before the entry was written
     when = moment(typed / 1000) if isinstance(typed, int) else at
-    return make_turn(known and f"{known}:{at}", speaker, words, when)
+    return turns.make_turn(known and f"{known}:{at}", speaker, words, when)
 
 
-PI: Final = ClientFormat(
+PI: Final = turns.ClientFormat(
     "pi",
-    partial(LineReader, _turn),
+    partial(turns.LineReader, _turn),
     spoken=(b'"user"', b'"assistant"'),
     silent=tuple(f'"{kind}"'.encode() for kind in ("toolResult", "bashExecution", *_SILENT)),
     kinds=frozenset({_MESSAGE, _SESSION, *_SUMMARIES, *_SILENT}),
     is_ours=lambda line: line.get("type") == _SESSION and "cwd" in line and "timestamp" in line,
     facts_of=lambda line: (
-        SessionFacts(text_at(line, "id"), text_at(line, "cwd")) if line.get("type") == _SESSION else SessionFacts()
+        turns.SessionFacts(turns.text_at(line, "id"), turns.text_at(line, "cwd"))
+        if line.get("type") == _SESSION
+        else turns.SessionFacts()
     ),
     variable="PI_CODING_AGENT_DIR",
     folder=".pi",
     parts=("agent/sessions", "sessions"),  # the variable names the folder of the agent
     file_names=r"\d{4}-.+_.+\.jsonl",
-    unspoken=lambda line: SUMMARY if line.get("type") in _SUMMARIES else "",
+    unspoken=lambda line: turns.SUMMARY if line.get("type") in _SUMMARIES else "",
 )

@@ -8,37 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.importing.exports import (
-    ANY_DOCUMENT,
-    Entry,
-    LeftOut,
-    all_items,
-    is_archive,
-    items,
-    members,
-    moment,
-    opened,
-    read_each,
-    read_lists,
-)
-from engramq.deploy.importing.fields import (
-    TURN,
-    UNTIL,
-    USER,
-    Choices,
-    ItemFields,
-    first_at,
-    list_at,
-    source_of,
-    value_at,
-)
+from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database, require_no_link
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas.packed_lines import Source, UnusableFile
 
 _MEMORIES: Final = "memories"
 MEM0_LISTS: Final = ("results", _MEMORIES)
-_MEM0: Final = ItemFields(
+_MEM0: Final = fields.ItemFields(
     "mem0",
     content=("memory",),
     when=("updated_at", "created_at"),  # the text is of the last change
@@ -50,35 +27,35 @@ _MEM0: Final = ItemFields(
 _REWORDED: Final = replace(_MEM0, kept=(*_MEM0.kept, "created_at"))
 
 
-def read_mem0(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_mem0(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the memories; what a model has said is kept apart, as nobody has looked through it."""
-    return read_each(all_items(path, "memory", *MEM0_LISTS), _mem0)
+    return exports.read_each(exports.all_items(path, "memory", *MEM0_LISTS), _mem0)
 
 
-def _mem0(item: Given) -> Iterator[Entry]:
+def _mem0(item: Given) -> Iterator[exports.Entry]:
     role, changed = item.values.get("role"), item.values.get("updated_at")
     speaker = role if isinstance(role, str) and role else None
-    fields = _REWORDED if changed and changed != item.values.get("created_at") else _MEM0
-    yield fields.entry(item, speaker=speaker, source_type=TURN if speaker not in (None, USER) else None)
+    form = _REWORDED if changed and changed != item.values.get("created_at") else _MEM0
+    yield form.entry(item, speaker=speaker, source_type=fields.TURN if speaker not in (None, fields.USER) else None)
 
 
 # The lines hold the names of categories, the document only their ids: the lines are read where both are there.
 BACKUP_LINES: Final = re.compile(r"memories\.jsonl\.gz")
 BACKUP_DOCUMENT: Final = re.compile(r"memories\.json")
-_OPENMEMORY: Final = ItemFields(
+_OPENMEMORY: Final = fields.ItemFields(
     "openmemory", content=("content",), when=("created_at",), tags=("categories", "named"), kept=("app",)
 )
 _GONE: Final = ("archived", "deleted")
-_LEFT_THERE: Final = LeftOut(
+_LEFT_THERE: Final = exports.LeftOut(
     "memories that were archived or deleted there", "memory that was archived or deleted there"
 )
 
 
-def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_openmemory(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the memories, without those that were archived or deleted there."""
-    if path.is_dir() or is_archive(path):
-        packed = members(path, BACKUP_LINES)
-        several, are_lines = packed or members(path, BACKUP_DOCUMENT), bool(packed)
+    if path.is_dir() or exports.is_archive(path):
+        packed = exports.members(path, BACKUP_LINES)
+        several, are_lines = packed or exports.members(path, BACKUP_DOCUMENT), bool(packed)
         if not several:
             raise UnusableFile("There is neither memories.jsonl.gz nor memories.json in it.")
         member = several[0]
@@ -89,22 +66,24 @@ def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
         member, are_lines = "", b'"content"' in first
     categories: dict[str, str] = {}
     if not are_lines:
-        with opened(path, member) as stream:
-            rows = [item.values for item in items(stream, "categories") if isinstance(item, Given)]
+        with exports.opened(path, member) as stream:
+            rows = [item.values for item in exports.items(stream, "categories") if isinstance(item, Given)]
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
 
-    def read(item: Given) -> Iterator[Entry]:
-        named = [categories[key] for key in map(str, list_at(item.values, "category_ids")) if key in categories]
+    def read(item: Given) -> Iterator[exports.Entry]:
+        named = [categories[key] for key in map(str, fields.list_at(item.values, "category_ids")) if key in categories]
         is_gone = item.values.get("state") in _GONE
         yield _LEFT_THERE if is_gone else _OPENMEMORY.entry(replace(item, values={**item.values, "named": named}))
 
-    with opened(path, member) as stream:
-        yield from read_each(read_json_lines(Source(stream).lines()) if are_lines else items(stream, _MEMORIES), read)
+    with exports.opened(path, member) as stream:
+        yield from exports.read_each(
+            read_json_lines(Source(stream).lines()) if are_lines else exports.items(stream, _MEMORIES), read
+        )
 
 
 SERVICE_HEAD: Final = "export_metadata"
 OF_SERVICE: Final = frozenset({"content", "memory_type"})  # each of its memories has both
-_SERVICE: Final = ItemFields(
+_SERVICE: Final = fields.ItemFields(
     "mcp-memory-service",
     content=("content",),
     identifier=("content_hash",),
@@ -114,24 +93,24 @@ _SERVICE: Final = ItemFields(
 _UNTAGGED: Final = "untagged"
 
 
-def read_memory_service(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_memory_service(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the memories of a backup of mcp-memory-service; one that another has replaced held until that one came."""
-    several = (item.values for item in all_items(path, "content", _MEMORIES) if isinstance(item, Given))
+    several = (item.values for item in exports.all_items(path, "content", _MEMORIES) if isinstance(item, Given))
     made = {str(values.get("content_hash")): values.get("created_at") for values in several}
 
-    def read(item: Given) -> Iterator[Entry]:
+    def read(item: Given) -> Iterator[exports.Entry]:
         row = _SERVICE.entry(item)
         row.values["tags"] = [word for word in row.values.get("tags", ()) if word != _UNTAGGED]
-        if successor := value_at(item.values, "metadata.superseded_by"):
-            row.values[UNTIL] = moment(made.get(str(successor)) or item.values.get("updated_at"))
+        if successor := fields.value_at(item.values, "metadata.superseded_by"):
+            row.values[fields.UNTIL] = exports.moment(made.get(str(successor)) or item.values.get("updated_at"))
         yield row
 
-    return read_each(all_items(path, "content", _MEMORIES), read)
+    return exports.read_each(exports.all_items(path, "content", _MEMORIES), read)
 
 
 HINDSIGHT_LISTS: Final = ("facts", "items", "results", _MEMORIES)
 HINDSIGHT_FILES: Final = re.compile(r"\d{6}\.json|(?:observations|mental_models)\.json")  # of its archive
-_HINDSIGHT: Final = ItemFields(
+_HINDSIGHT: Final = fields.ItemFields(
     "hindsight",
     content=("text",),
     identifier=("id", "source_id"),
@@ -141,18 +120,18 @@ _HINDSIGHT: Final = ItemFields(
     tags=("tags", "fact_type", "type"),
     kept=("context", "entities", "occurred_end"),
 )
-_MODELS: Final = LeftOut("mental models, which are made of facts", "mental model, which is made of facts")
+_MODELS: Final = exports.LeftOut("mental models, which are made of facts", "mental model, which is made of facts")
 
 
-def read_hindsight(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_hindsight(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the facts of an archive or a list; one that was found invalid held until then."""
-    name = HINDSIGHT_FILES if path.is_dir() or is_archive(path) else ANY_DOCUMENT
-    several = all_items(path, "text", *HINDSIGHT_LISTS, name=name)
-    return read_each(several, lambda item: [_HINDSIGHT.entry(item) if "text" in item.values else _MODELS])
+    name = HINDSIGHT_FILES if path.is_dir() or exports.is_archive(path) else exports.ANY_DOCUMENT
+    several = exports.all_items(path, "text", *HINDSIGHT_LISTS, name=name)
+    return exports.read_each(several, lambda item: [_HINDSIGHT.entry(item) if "text" in item.values else _MODELS])
 
 
 SUPERMEMORY_LISTS: Final = (_MEMORIES, "documents", "memoryEntries", "results")
-_SUPERMEMORY: Final = ItemFields(
+_SUPERMEMORY: Final = fields.ItemFields(
     "supermemory",
     content=("memory", "content", "summary", "title"),
     identifier=("customId", "id"),
@@ -161,15 +140,17 @@ _SUPERMEMORY: Final = ItemFields(
     tags=("containerTags", "container_tags", "spaceContainerTag"),
     kept=("title", "type", "url", "version"),
 )
-_OLDER: Final = LeftOut("versions of memories that a newer one has replaced", "version of a memory that was replaced")
+_OLDER: Final = exports.LeftOut(
+    "versions of memories that a newer one has replaced", "version of a memory that was replaced"
+)
 
 
-def read_supermemory(path: Path, _choices: Choices) -> Iterator[Entry]:
+def read_supermemory(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the newest version of each memory and the documents, without those that were forgotten there."""
-    return read_each(all_items(path, "id", *SUPERMEMORY_LISTS), _supermemory)
+    return exports.read_each(exports.all_items(path, "id", *SUPERMEMORY_LISTS), _supermemory)
 
 
-def _supermemory(item: Given) -> Iterator[Entry]:
+def _supermemory(item: Given) -> Iterator[exports.Entry]:
     if item.values.get("isForgotten", item.values.get("is_forgotten")):
         yield _LEFT_THERE
     else:
@@ -190,7 +171,7 @@ _TABLES: Final = {
     "prompts": ("user_prompts", "sdk_sessions"),
 }
 _LISTS_AS_TEXT: Final = ("facts", "concepts", "files_read", "files_modified")
-_CLAUDE_MEM: Final = ItemFields(
+_CLAUDE_MEM: Final = fields.ItemFields(
     "claude-mem",
     content=("words",),
     identifier=(),  # ids are numbers of one machine
@@ -201,7 +182,7 @@ _CLAUDE_MEM: Final = ItemFields(
 )
 
 
-def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
+def read_claude_mem(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield observations, summaries and prompts of its database, folder or export; a model has written most."""
     file = path / CLAUDE_MEM_FILE if path.is_dir() else path
     if path.is_dir():
@@ -213,7 +194,7 @@ def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
                 yield from (_claude_mem(name, Given(0, row), choices) for row in rows)
         return
     sessions: dict[str, dict[str, Any]] = {}  # which a prompt names by the client's id; they stand first
-    for name, item in read_lists(file, "observations", *CLAUDE_MEM_LISTS, "sessions"):
+    for name, item in exports.read_lists(file, "observations", *CLAUDE_MEM_LISTS, "sessions"):
         if isinstance(item, Rejection):
             yield item
             continue
@@ -224,21 +205,21 @@ def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
             yield _claude_mem(name, replace(item, values=sessions.get(session, {}) | item.values), choices)
 
 
-def _claude_mem(table: str, item: Given, choices: Choices) -> Entry:
+def _claude_mem(table: str, item: Given, choices: fields.Choices) -> exports.Entry:
     values = item.values | {name: _list_in(item.values.get(name)) for name in _LISTS_AS_TEXT}
     given = [text.strip() for name in _PARTS[table] if isinstance(text := values.get(name), str) and text.strip()]
     if len(given) > 1 and given[1].startswith(given[0]):  # a memory by hand has no title of its own
         del given[0]
     facts = [f"- {fact}" for fact in values["facts"] if isinstance(fact, str)]
     if not (given or facts):
-        return LeftOut("observations and prompts without text", "observation or prompt without text")
+        return exports.LeftOut("observations and prompts without text", "observation or prompt without text")
     values["words"] = "\n\n".join([*given, "\n".join(facts)]).strip()
-    project = first_at(values, ("merged_into_project", "project"))
+    project = fields.first_at(values, ("merged_into_project", "project"))
     return _CLAUDE_MEM.entry(
         replace(item, values=values),
         project=project if isinstance(project, str) else None,
-        source_type=source_of(choices),
-        speaker=USER if table == "prompts" else None,
+        source_type=fields.source_of(choices),
+        speaker=fields.USER if table == "prompts" else None,
     )
 
 

@@ -27,18 +27,8 @@ from engramq.deploy.importing.transcript_files import (
     StoredSession,
     unreadable,
 )
+from engramq.deploy.local.hooks import turns
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parsed
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    SUMMARY,
-    USER,
-    SessionFacts,
-    Spoken,
-    Turn,
-    join_answers,
-    make_turn,
-    text_at,
-)
 from engramq.schemas.packed_lines import UnusableFile
 
 _UNFINISHED: Final = LeftOut("answers that are not finished", "answer that is not finished")
@@ -94,15 +84,17 @@ def _opencode_sessions(database: str) -> Iterator[StoredSession]:
         yield from _sized(database, sorted(rows, key=lambda row: row[1]))
 
 
-def head_of_opencode(session: StoredSession) -> SessionFacts:
+def head_of_opencode(session: StoredSession) -> turns.SessionFacts:
     """Return what is known of a session without its messages."""
     if not session.key:
         content = _object(Path(session.path))
-        return SessionFacts(text_at(content, "id"), text_at(content, "directory"), bool(content.get("parentID")))
+        return turns.SessionFacts(
+            turns.text_at(content, "id"), turns.text_at(content, "directory"), bool(content.get("parentID"))
+        )
     with ForeignDatabase(session.path) as opened:
         for folder, is_subagent in opened.rows("opencode_head", session=session.key):
-            return SessionFacts(session.key, _text(folder), bool(is_subagent))
-    return SessionFacts(session.key)
+            return turns.SessionFacts(session.key, _text(folder), bool(is_subagent))
+    return turns.SessionFacts(session.key)
 
 
 def _object(file: Path) -> Mapping[str, Any]:
@@ -129,26 +121,28 @@ def said_in_opencode(session: StoredSession) -> Iterator[Said]:
         elif content is None:
             yield Rejection(0, LINE, f"A part of message {message} is no JSON object in UTF-8.", session.path)
         elif content.get("type") == "text" and not content.get("synthetic") and not content.get("ignored"):
-            texts.append(text_at(content, "text"))
+            texts.append(turns.text_at(content, "text"))
             is_silent = False
         else:
             answer = _answer_in(message, content)
-            yield Spoken(answer) if answer else OF_TOOLS
+            yield turns.Spoken(answer) if answer else OF_TOOLS
     yield from _opencode_turn(key, said, texts)
     if is_silent:
         yield SILENT
 
 
-def _answer_in(message: str, part: Mapping[str, Any]) -> Turn | None:
+def _answer_in(message: str, part: Mapping[str, Any]) -> turns.Turn | None:
     """Return what a person has answered to the model's questions, each with its question; None for another tool."""
     questions, given = value_at(part, "state.input.questions"), value_at(part, "state.metadata.answers")
     if part.get("tool") != _QUESTION or not isinstance(questions, list) or not isinstance(given, list):
         return None
     pairs = zip(questions, given, strict=False)
-    words = join_answers(
+    words = turns.join_answers(
         (value_at(asked, "question"), several) for asked, several in pairs if isinstance(several, list)
     )
-    return make_turn(f"{message}:{part.get('callID')}", USER, words, _moment(value_at(part, "state.time.end")))
+    return turns.make_turn(
+        f"{message}:{part.get('callID')}", turns.USER, words, _moment(value_at(part, "state.time.end"))
+    )
 
 
 def _stored_parts(session: StoredSession) -> Iterator[tuple[str, bytes, bytes | None]]:
@@ -172,19 +166,19 @@ def _opencode_turn(key: str, message: Mapping[str, Any], texts: list[str]) -> It
     role, times = message.get("role"), message.get("time")
     times = times if isinstance(times, dict) else {}
     if message.get("summary") is True:
-        yield UNSPOKEN[SUMMARY]
-    elif role == ASSISTANT and "completed" not in times:
+        yield UNSPOKEN[turns.SUMMARY]
+    elif role == turns.ASSISTANT and "completed" not in times:
         yield _UNFINISHED
     else:
-        speaker = role if role in (USER, ASSISTANT) else None
-        turn = make_turn(key, speaker, "\n\n".join(texts), _moment(times.get("created")))
+        speaker = role if role in (turns.USER, turns.ASSISTANT) else None
+        turn = turns.make_turn(key, speaker, "\n\n".join(texts), _moment(times.get("created")))
         if turn is not None:
-            yield Spoken(turn)
+            yield turns.Spoken(turn)
 
 
 _GLOBAL: Final = ("globalStorage", "state.vscdb")
 _COMPOSER: Final = "composerData:"
-_SPEAKERS: Final = {"1": USER, "2": ASSISTANT}
+_SPEAKERS: Final = {"1": turns.USER, "2": turns.ASSISTANT}
 # The key of a session that another one has begun.
 _BEGUN_BY_ANOTHER: Final = ("isSubagent", "subagentInfo", "isBestOfNSubcomposer")
 
@@ -202,9 +196,9 @@ def list_cursor(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
         yield unreadable(str(database), problem)
 
 
-def head_of_cursor(session: StoredSession) -> SessionFacts:
+def head_of_cursor(session: StoredSession) -> turns.SessionFacts:
     """Return what is known of a session without its messages: the folder of the window that lists it."""
-    return SessionFacts(session.key, _folders(str(Path(session.path).parents[1])).get(session.key, ""))
+    return turns.SessionFacts(session.key, _folders(str(Path(session.path).parents[1])).get(session.key, ""))
 
 
 @functools.lru_cache(maxsize=4)
@@ -251,9 +245,9 @@ def said_in_cursor(session: StoredSession) -> Iterator[Said]:
                 yield facts
             speaker = _SPEAKERS.get(str(bubble.get("type")))
             at = _moment(bubble.get("createdAt") or composer.get("createdAt"))
-            turn = make_turn(f"{session.key}:{key}", speaker, text_at(bubble, "text"), at)
+            turn = turns.make_turn(f"{session.key}:{key}", speaker, turns.text_at(bubble, "text"), at)
             is_silent = is_silent and turn is None
-            yield OF_TOOLS if turn is None else Spoken(turn)
+            yield OF_TOOLS if turn is None else turns.Spoken(turn)
     if is_silent:
         yield SILENT
 
@@ -264,9 +258,9 @@ def _bubbles(
     """Yield the messages of a session by their ids, in its own order where it says one."""
     for bubble in list_at(content, "conversation"):  # of older versions
         if isinstance(bubble, dict):
-            yield text_at(bubble, "bubbleId"), bubble
+            yield turns.text_at(bubble, "bubbleId"), bubble
     headers = list_at(content, "fullConversationHeadersOnly")
-    keys = [text_at(header, "bubbleId") for header in headers if isinstance(header, dict)]
+    keys = [turns.text_at(header, "bubbleId") for header in headers if isinstance(header, dict)]
     if not keys:
         keys = [_text(key).rpartition(":")[2] for (key,) in opened.rows("cursor_bubbles", composer=composer)]
     for key in keys:
