@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from engramq.deploy.importing.exports import LeftOut
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import FILE, Given, Rejection
 from engramq.deploy.importing.rows import Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, importing
-from engramq.deploy.importing.transcript_files import StoredSession, unreadable
+from engramq.deploy.importing.transcript_files import SUBAGENTS, StoredSession, unreadable
 from engramq.deploy.importing.transcripts import READERS, Listed
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.capture import records_of
@@ -25,6 +25,7 @@ from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat
 # Errors that end one session and no other: it cannot be read, or holds what its client never writes.
 UNUSABLE: Final = (OSError, UnusableFile, ValueError, TypeError, OverflowError)
 NO_FOLDER: Final = LeftOut("sessions name no folder", "session names no folder")
+SILENT: Final = LeftOut("sessions without a turn that is understood", "session without a turn that is understood")
 
 
 @dataclass(slots=True)
@@ -121,9 +122,12 @@ class SessionRows:
 
     def _rows_of(self, kind: TranscriptFormat, session: StoredSession) -> Iterator[Given | Rejection]:
         facts, project = SessionFacts(), self.projects.of("")
-        has_turns = False
+        has_turns = is_refused = False
         for said in READERS[kind].said(session):
             match said:
+                case SessionFacts(is_subagent=True):
+                    self.left_out[SUBAGENTS] += 1
+                    return
                 case SessionFacts():
                     facts, project = said, self.projects.of(said.folder)
                 case Spoken():
@@ -136,8 +140,11 @@ class SessionRows:
                 case LeftOut():
                     self.left_out[said] += 1
                 case Rejection():
+                    is_refused |= said.field == FILE
                     yield said
-        if has_turns and not facts.folder and not project:
+        if not has_turns and not is_refused:
+            self.left_out[SILENT] += 1
+        elif has_turns and not facts.folder and not project:
             self.left_out[NO_FOLDER] += 1
 
 

@@ -19,8 +19,6 @@ from engramq.deploy.importing.plain_files import OBJECT_BYTES, ForeignDatabase, 
 from engramq.deploy.importing.records import LINE, Rejection
 from engramq.deploy.importing.transcript_files import (
     OF_TOOLS,
-    SILENT,
-    SUBAGENTS,
     TOO_LONG,
     UNSPOKEN,
     Said,
@@ -105,12 +103,9 @@ def said_in_opencode(session: StoredSession) -> Iterator[Said]:
     """Yield what is said in a session."""
     facts = head_of_opencode(session)
     yield facts
-    if facts.is_subagent:
-        yield SUBAGENTS
-        return
     parts = _stored_parts(session) if session.key else _filed_parts(Path(session.path), facts.session)
     said: Mapping[str, Any] = {}
-    key, texts, is_silent = "", list[str](), True
+    key, texts = "", list[str]()
     for message, data, part in parts:
         if message != key:
             yield from _opencode_turn(key, said, texts)
@@ -122,13 +117,10 @@ def said_in_opencode(session: StoredSession) -> Iterator[Said]:
             yield Rejection(0, LINE, f"A part of message {message} is no JSON object in UTF-8.", session.path)
         elif content.get("type") == "text" and not content.get("synthetic") and not content.get("ignored"):
             texts.append(turns.text_at(content, "text"))
-            is_silent = False
         else:
             answer = _answer_in(message, content)
             yield turns.Spoken(answer) if answer else OF_TOOLS
     yield from _opencode_turn(key, said, texts)
-    if is_silent:
-        yield SILENT
 
 
 def _answer_in(message: str, part: Mapping[str, Any]) -> turns.Turn | None:
@@ -228,13 +220,12 @@ def _path_of(address: object) -> str:
 
 def said_in_cursor(session: StoredSession) -> Iterator[Said]:
     """Yield what is said in a session."""
-    facts, is_silent = head_of_cursor(session), True
+    facts = head_of_cursor(session)
     yield facts
     with ForeignDatabase(session.path) as opened:
         composer = _value(opened, f"{_COMPOSER}{session.key}", OBJECT_BYTES) or {}
         if any(composer.get(name) for name in _BEGUN_BY_ANOTHER):
-            yield SUBAGENTS
-            return
+            yield facts._replace(is_subagent=True)
         for key, bubble in _bubbles(opened, session.key, composer):
             if bubble is None:
                 yield Rejection(0, LINE, f"{key} is no JSON object in UTF-8, or longer than 4 MiB.", session.path)
@@ -246,10 +237,7 @@ def said_in_cursor(session: StoredSession) -> Iterator[Said]:
             speaker = _SPEAKERS.get(str(bubble.get("type")))
             at = _moment(bubble.get("createdAt") or composer.get("createdAt"))
             turn = turns.make_turn(f"{session.key}:{key}", speaker, turns.text_at(bubble, "text"), at)
-            is_silent = is_silent and turn is None
             yield OF_TOOLS if turn is None else turns.Spoken(turn)
-    if is_silent:
-        yield SILENT
 
 
 def _bubbles(

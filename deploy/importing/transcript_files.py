@@ -35,7 +35,6 @@ UNSPOKEN: Final = {
     SUBAGENT: LeftOut("turns of subagents", "turn of a subagent"),
     SUMMARY: LeftOut("summaries of compactions", "summary of a compaction"),
 }
-SILENT: Final = LeftOut("sessions without a turn that is understood", "session without a turn that is understood")
 TOO_LONG: Final = LeftOut(
     f"lines of more than {LONGEST_LINE // 2**20} MiB", f"line of more than {LONGEST_LINE // 2**20} MiB"
 )
@@ -224,9 +223,6 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
                 break
             reading.line = number  # of a whole one: a session that has just begun is no file of another form
             yield from reading.of(line)
-            if reading.facts.is_subagent:
-                yield SUBAGENTS
-                return
     yield from _ended(reading, session.path)
 
 
@@ -237,9 +233,6 @@ def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]
     if messages is None:
         raise UnusableFile("It is no JSON object with messages, or is cut off.")
     yield from reading.of_object({**content, **dict.fromkeys(_LISTS)})
-    if reading.facts.is_subagent:
-        yield SUBAGENTS
-        return
     for message in messages:
         if isinstance(message, dict):
             yield from reading.of_object(message)
@@ -258,8 +251,6 @@ def _ended(reading: _Reading, path: str) -> Iterator[Said]:
         yield from reading.once(spoken)
     for kind, count in reading.transcript.unknown.items():
         yield from [unknown_kind(kind)] * count
-    if not reading.keys:
-        yield SILENT
 
 
 @contextlib.contextmanager

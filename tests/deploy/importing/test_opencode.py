@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy.importing.records import Given
+from engramq.deploy.importing.sessions import Projects, SessionRows, Transcripts
+from engramq.deploy.importing.transcript_files import StoredSession
 from engramq.deploy.importing.transcripts import READERS
+from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.turns import Spoken
 from engramq.schemas.vocabulary import TranscriptFormat
 from tests.deploy.importing.agent_homes import SAID, opencode
@@ -26,7 +30,8 @@ def spoken(folder: Path, tool: str, state: dict[str, Any]) -> list[tuple[str, st
         row = ("p9", "msg_ses_11", "ses_1", json.dumps(part, separators=(",", ":")))
         database.execute("insert into part values (?, ?, ?, ?)", row)
     reader = READERS[TranscriptFormat.OPENCODE]
-    said = [each for session in reader.sessions(path) for each in reader.said(session)]  # type: ignore[arg-type]
+    sessions = [each for each in reader.sessions(path) if isinstance(each, StoredSession)]
+    said = [each for session in sessions if not reader.head(session).is_subagent for each in reader.said(session)]
     return [(each.turn.speaker, each.turn.text) for each in said if isinstance(each, Spoken)]
 
 
@@ -54,3 +59,14 @@ def test_an_answer_is_a_turn_of_the_person(tmp_path: Path, answers: list[list[st
 )
 def test_what_is_no_answer_is_no_turn(tmp_path: Path, tool: str, state: dict[str, Any]) -> None:
     assert spoken(tmp_path, tool, state) == list(SAID)
+
+
+def test_a_session_of_answers_alone_is_none_without_a_turn(tmp_path: Path) -> None:
+    spoken(tmp_path, "question", {"input": ASKED, "metadata": {"answers": [["Mint"]]}})
+    path = tmp_path / ".local" / "share" / "opencode" / "opencode.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("delete from part where id <> 'p9'")
+    rows = SessionRows(Projects(Home(tmp_path / "engramq"), "default", set_for_all="rover"))
+    rows.list_all([Transcripts(TranscriptFormat.OPENCODE, (path,))])
+    assert [row.values["content"] for row in rows.rows() if isinstance(row, Given)] == ["Which tea?\nMint"]
+    assert {left_out.what for left_out in rows.left_out} == {"sessions of subagents"}
