@@ -2,7 +2,8 @@
 
 What a person says stands in prompts and in answers to its questions. The forms are those of its command line 1.5.47,
 which was run in a terminal. A fork copies messages without a word, a compaction takes them out of the file: so each is
-known by the folder and by all that was said before it. Sessions of one folder that begin alike share that beginning.
+known by the folder and by all that was said before it, and is of the time when its session began. Sessions of one
+folder that begin alike share that beginning.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from engramq.deploy.importing.exports import moment
 from engramq.deploy.importing.fields import list_at, value_at
 from engramq.deploy.local.hooks import turns
 
@@ -61,6 +63,12 @@ def _role_of(line: Mapping[str, Any]) -> str:
     return turns.text_at(turns.object_in(line.get("message")), "role")
 
 
+def _facts_of(line: Mapping[str, Any]) -> turns.SessionFacts:
+    began = turns.text_at(line, "dateCreated")  # in the list of sessions alone
+    at = turns.moment_of(moment(int(began) / 1000) if re.fullmatch(r"(?a)\d{1,15}", began) else began)
+    return turns.SessionFacts(turns.text_at(line, "sessionId"), turns.text_at(line, _FOLDER), began=at)
+
+
 def _unspoken(line: Mapping[str, Any]) -> str:
     summary = line.get("conversationSummary")  # in editors it stands beside what was said
     return turns.SUMMARY if summary and summary == value_at(line, "message.content") else ""
@@ -74,10 +82,11 @@ CONTINUE: Final = turns.ClientFormat(
     kinds=frozenset({*_SPEAKERS, *_SILENT}),
     kind_of=_role_of,
     is_ours=lambda line: line.keys() >= {"sessionId", _FOLDER},
-    facts_of=lambda line: turns.SessionFacts(turns.text_at(line, "sessionId"), turns.text_at(line, _FOLDER)),
+    facts_of=_facts_of,
     variable="CONTINUE_GLOBAL_DIR",
     folder=".continue",
     parts=("sessions",),
+    folder_file="sessions.json",
     file_names=r"[0-9a-f-]{36}\.json",
     unspoken=_unspoken,
 )

@@ -134,7 +134,8 @@ class SessionRows:
                     has_turns = True
                     self.turns += 1
                     thread = facts.session or session.key or Path(session.path).stem
-                    for record in records_of(said.turn, kind, thread):
+                    turn = said.turn if said.turn.moment else said.turn._replace(moment=facts.began)
+                    for record in records_of(turn, kind, thread):
                         values = dict(record) | ({"project": project} if project else {})
                         yield Given(said.line, values, session.path)
                 case LeftOut():

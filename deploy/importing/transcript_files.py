@@ -4,7 +4,9 @@ A folder is listed once, without opening what is in it, and no symbolic link in 
 """
 
 import contextlib
+import functools
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -20,7 +22,7 @@ from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, op
 from engramq.deploy.importing.qwen import QWEN, is_of_qwen
 from engramq.deploy.importing.records import FILE, LINE, Rejection
 from engramq.deploy.local.hooks.transcripts import HEAD_LINES, LONGEST_LINE, Transcript, parsed, whole_lines
-from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Spoken
+from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Spoken, object_in, text_at
 from engramq.schemas.packed_lines import UnusableFile
 
 HEAD_BYTES: Final = 512 * 1024  # of the longest known the first line has 40,000
@@ -147,17 +149,29 @@ def _begin(client: ClientFormat, session: StoredSession) -> SessionFacts:
     if not client.folder_file:
         return SessionFacts()
     folder, name = os.path.split(session.path)
-    beside = os.path.normpath(os.path.join(folder, client.folder_file.format(name.partition(".")[0])))  # noqa: PTH118
-    with contextlib.suppress(OSError, UnusableFile, ValueError):
-        said = read_plain(beside, HEAD_BYTES).decode().strip()
-        content = parsed(said.encode())
-        return SessionFacts(folder=said) if content is None else client.facts_of(content)
+    stem = name.partition(".")[0]
+    beside = os.path.normpath(os.path.join(folder, client.folder_file.format(stem)))  # noqa: PTH118
+    with contextlib.suppress(OSError, UnusableFile, ValueError, RecursionError):
+        said = _read_beside(beside, os.lstat(beside).st_mtime_ns)
+        return SessionFacts(folder=said) if isinstance(said, str) else client.facts_of(object_in(said.get(stem, said)))
     return SessionFacts()
+
+
+@functools.lru_cache(maxsize=4)  # one file may tell of all sessions
+def _read_beside(path: str, _written: int) -> str | Mapping[str, Any]:
+    text = read_plain(path, OBJECT_BYTES).decode().strip()
+    said = json.loads(text) if path.endswith(_OBJECT) else text
+    if isinstance(said, str | dict):
+        return said
+    return {text_at(each, "sessionId"): each for each in map(object_in, said if isinstance(said, list) else [])}
 
 
 def _learned(facts: SessionFacts, more: SessionFacts) -> SessionFacts:
     return SessionFacts(
-        facts.session or more.session, facts.folder or more.folder, facts.is_subagent or more.is_subagent
+        facts.session or more.session,
+        facts.folder or more.folder,
+        facts.is_subagent or more.is_subagent,
+        facts.began or more.began,
     )
 
 

@@ -70,11 +70,15 @@ class Turn(NamedTuple):  # a dataclass takes 7 ms to import
 
 
 class SessionFacts(NamedTuple):
-    """Facts in a line about its whole session: its id, the folder that it is in, and whether a subagent holds it."""
+    """Facts in a line about its whole session: its id, the folder that it is in, and whether a subagent holds it.
+
+    `began`: when, of clients that write no time of a turn.
+    """
 
     session: str = ""
     folder: str = ""
     is_subagent: bool = False
+    began: str = ""
 
 
 class Spoken(NamedTuple):
@@ -114,9 +118,9 @@ class ClientFormat(NamedTuple):
     which is in `kinds` if this version knows it. `event_names`: how events are called that it names otherwise than
     Claude Code. `is_ours` knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that
     holds what only looks like a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the
-    `variable` that moves it; `file_names`: a pattern of their names there; `folder_file`, seen from
-    there, names the one that they were held in: as a text, or in an object of which `facts_of` knows ({}: the name of
-    the session's file up to its first dot). `file_tools`: its tools that read or change
+    `variable` that moves it; `file_names`: a pattern of their names there. `folder_file`, seen from there, names the
+    one that they were held in: as a text, in an object of which `facts_of` knows, or in a list of such by their
+    sessions ({}: the name of the session's file up to its first dot). `file_tools`: its tools that read or change
     files, with the parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session
     once more. `from_start`: a turn hangs on all those before it, so that a transcript is read from its beginning.
     """

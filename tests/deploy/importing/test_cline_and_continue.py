@@ -136,6 +136,26 @@ def history_of(session: str, *history: Message, folder: str = "/work") -> Messag
     return {"sessionId": session, "workspaceDirectory": folder, "history": list(history)}
 
 
+@pytest.mark.parametrize(
+    ("listed", "began"),
+    [
+        ([{"sessionId": "session", "dateCreated": "1772445600250"}], "2026-03-02T10:00:00.250000Z"),
+        ([{"sessionId": "session", "dateCreated": "2026-03-02T10:00:00.250Z"}], "2026-03-02T10:00:00.250Z"),
+        ([{"sessionId": "another", "dateCreated": "1772445600250"}, 7], ""),
+        ([{"sessionId": "session", "dateCreated": "soon"}], ""),
+        ([{"sessionId": "session", "dateCreated": "999999999999999"}], ""),
+        ({"session": 7}, ""),
+        (7, ""),
+    ],
+)
+def test_a_session_of_continue_is_of_when_it_is_listed_to_have_begun(tmp_path: Path, listed: Any, began: str) -> None:
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(history_of("session", of_continue("user", "Boil it."))))
+    (tmp_path / "sessions.json").write_text(json.dumps(listed))
+    head = READERS[TranscriptFormat.CONTINUE].head(StoredSession(str(path), 1, 0.0))
+    assert (head.session, head.folder, head.began) == ("session", "/work", began)
+
+
 def test_a_message_of_continue_is_known_by_what_was_said_before_it(tmp_path: Path) -> None:
     said = [of_continue("user", "Boil it."), of_continue("assistant", "Done."), of_continue("user", "Boil it.")]
 

@@ -108,7 +108,7 @@ async def test_a_session_comes_in_apart_with_speaker_thread_time_and_project_and
     assert {turn["project"] for turn in turns} == {"rover"}
     assert {turn["partition"] for turn in turns} == {"untrusted"}
     assert all({"captured", client} == set(turn["tags"]) for turn in turns)
-    assert str(turns[0]["occurred_at"])[:10] == ("None" if client == "continue" else DAY), "Continue writes no times"
+    assert turns[0]["occurred_at"].startswith(DAY)
 
     assert await bring_in("--format", client, str(path)) == ExitCode.DONE
     assert capsys.readouterr().out.startswith("stored 0  skipped 2  updated 0  rejected 0")

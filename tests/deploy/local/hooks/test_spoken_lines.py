@@ -18,7 +18,7 @@ from engramq.deploy.local.hooks.connection import HookConnection
 from engramq.deploy.local.hooks.events import read_event
 from engramq.deploy.local.hooks.notes import SessionNotes, unknown_kinds
 from engramq.deploy.local.hooks.transcripts import CLAUDE_CODE, CLIENTS, CODEX, GEMINI
-from engramq.deploy.local.hooks.turns import ClientFormat, Spoken, Turn, spoken_text
+from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts, Spoken, Turn, spoken_text
 from tests.deploy.local.hooks.gateway import answering
 from tests.deploy.local.hooks.spoken import CODEX_SAID, GEMINI_SAID, Line, at, event, meta
 
@@ -331,7 +331,7 @@ def test_an_old_session_of_codex_is_known_with_its_folder(tmp_path: Path) -> Non
     path = written(tmp_path, "rollout.jsonl", CODEX_SAID["before there were events"][0])
     assert client_of(path, tuple(CLIENTS.values())) == "codex"
     said = list(said_in_file(CODEX, StoredSession(str(path), 0, 0.0)))
-    assert ("A", "/tea") in [each[:2] for each in said if isinstance(each, tuple) and len(each) == 3]
+    assert ("A", "/tea") in [each[:2] for each in said if isinstance(each, SessionFacts)]
 
 
 def test_a_session_that_goes_on_from_a_copy_has_in_sight_what_it_was_told() -> None:
