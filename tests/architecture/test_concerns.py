@@ -12,7 +12,7 @@ HOMES: Final = re.compile(r"^from engramq\.workers\.(?:trust|db\.privacy|db\.vie
 # may only sink.
 MOST: Final = {
     "trust": (r"trust", 115),
-    "time": (r"as_of|valid_(?:from|until)|occurred_at|expires|active_hours|timezone", 72),
+    "time": (r"as_of|valid_(?:from|until)|occurred_at|expires|active_hours|(?<!as)timezone", 69),
     "projects": (r"project", 102),
     "private": (r"private|privacy|visibility|(?<!re)viewer", 79),
     "undo": (r"undo|restor(?!e_answer)|way_back|taking_back", 56),
