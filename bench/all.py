@@ -16,7 +16,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench.at_size import (
     Load,
@@ -32,7 +32,7 @@ from bench.at_size import (
 )
 from bench.common import pss_mb
 from bench.measured import Report, numbers, tell_machine
-from bench.page import SECTION, section, svg
+from bench.page import SECTION, Line, printed, section, svg
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGE: Final = DOCS / "benchmarks.md"
@@ -50,8 +50,6 @@ PARTS: Final[Mapping[str, Callable[[Site, Load], None]]] = {
     "scaling": measure_scaling,
 }
 IMPORT: Final = "import"
-
-Line = dict[str, Any]
 
 
 def measure(memories: int, load: Load, rows: int, parts: list[str]) -> list[Line]:
@@ -72,16 +70,14 @@ def measure(memories: int, load: Load, rows: int, parts: list[str]) -> list[Line
 
 def read(files: list[Path]) -> list[Line]:
     """Return the lines of these files that this benchmark printed, in their order."""
-    texts = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    lines: list[Line] = [json.loads(text) for text in texts if text.startswith("{")]
-    return [line for line in lines if line["bench"] == "all" and "memories" in line]
+    return [line for line in printed(files, "all") if "memories" in line]
 
 
 def write(lines: list[Line]) -> None:
     """Write page, picture and lines."""
     LINES.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     PLOT.write_text(svg(lines), encoding="utf-8")
-    PAGE.write_text(SECTION.replaced(PAGE.read_text(encoding="utf-8"), section(lines, PLOT.name)), encoding="utf-8")
+    SECTION.write(PAGE, section(lines, PLOT.name))
 
 
 def main() -> None:

@@ -1,18 +1,16 @@
 """Tables and picture of what `python -m bench.scale_up` has measured, a column for each run."""
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bench.page import COLOURS, Generated, size_name, table, text
+from bench.page import COLOURS, Generated, Line, printed, size_name, table, text
 
 SECTION: Final = Generated("bench.scale_up")
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGE: Final = DOCS / "scaling.md"
 PLOT: Final = DOCS / "scaling.svg"
-Line = Mapping[str, Any]
 Run = tuple[int, int]  # memories, namespaces
 DRAWN: Final = ("search", "store", "connect", "list", "neighbours, depth 2", "stats")
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 340, 50, 40, 20, 160
@@ -21,12 +19,12 @@ LEAST_MS, MOST_MS = 1.0, 10_000.0  # what the picture shows
 
 def show(files: Sequence[Path], *, write: bool) -> None:
     """Print the tables of the lines in these files, or write page and picture."""
-    lines = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = printed(files, "scale_up")
     if not write:
         print(growth_section(lines))
         return
     PLOT.write_text(growth_svg(lines), encoding="utf-8")
-    PAGE.write_text(SECTION.replaced(PAGE.read_text(encoding="utf-8"), growth_section(lines)), encoding="utf-8")
+    SECTION.write(PAGE, growth_section(lines))
 
 
 def growth_section(lines: Sequence[Line]) -> str:

@@ -23,15 +23,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import psycopg
 
 from bench import known_sets
 from bench.common import McpClient, PrivateStack, emit, private_stack
-from bench.page import Generated
-from bench.retrieval import bring_in, read_lines, wait_for_vectors
+from bench.page import Generated, Line, printed
+from bench.retrieval import bring_in, wait_for_vectors
 from tools.relevance import fillers
 from tools.relevance.lookups import ANSWERED, HELD, SHAPES, UNANSWERED, Home, Lookup, holders, homes
 
@@ -45,8 +45,6 @@ SIZES: Final = (SMALL, 40, 100, 300, 1_000, 3_000, 10_000)
 QUICK: Final = (SMALL, 40, 300)
 LARGE: Final = 100_000
 ASKING: Final = ("unknown", "near_miss")  # shapes that something around a home may answer
-
-Line = dict[str, Any]
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -158,8 +156,8 @@ def measure(names: Sequence[str], sizes: Sequence[int], *, misses: bool) -> Iter
 
 def read(files: Iterable[Path]) -> list[Line]:
     """Return the lines of these files; later ones replace earlier ones."""
-    lines = [line for file in files for line in read_lines(file) if line.get("bench") == BENCH]
-    return list({(line["set"], line["measure"], line.get("memories")): line for line in lines}.values())
+    told = {(line["set"], line["measure"], line.get("memories")): line for line in printed(files, BENCH)}
+    return list(told.values())
 
 
 def section(lines: Sequence[Line]) -> str:
@@ -223,7 +221,7 @@ def main() -> None:
     else:
         lines = list(measure(names, sorted(sizes + [LARGE] * chosen.large), misses=chosen.misses))
     if chosen.write:
-        PAGE.write_text(SECTION.replaced(PAGE.read_text(encoding="utf-8"), section(lines)), encoding="utf-8")
+        SECTION.write(PAGE, section(lines))
 
 
 if __name__ == "__main__":

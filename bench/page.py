@@ -1,7 +1,9 @@
 """Pages that benchmarks write: the targets of speed, the section of docs/benchmarks.md, and its picture."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
@@ -22,13 +24,13 @@ class Generated:
         """The remark after it."""
         return f"<!-- {self.name}: end -->"
 
-    def replaced(self, page: str, new: str) -> str:
-        """Return the page with the section replaced; raises ValueError when it has no place for one."""
-        before, begin, rest = page.partition(self.begin)
+    def write(self, page: Path, new: str) -> None:
+        """Replace the section in a page; raises ValueError when it has no place for one."""
+        before, begin, rest = page.read_text(encoding="utf-8").partition(self.begin)
         _, end, after = rest.partition(self.end)
         if not (begin and end):
-            raise ValueError(f"the page lacks {self.begin} or {self.end}")
-        return before + new + after
+            raise ValueError(f"{page} lacks {self.begin} or {self.end}")
+        page.write_text(before + new + after, encoding="utf-8")
 
     def within(self, page: str) -> str:
         """Return the section of a page, remarks included."""
@@ -82,7 +84,13 @@ SECTION: Final = Generated("bench.all")
 GROWN_FROM: Final = 100_000  # memories
 KINDS: Final = ("gateway", "worker", "postgres", "redis", "client", "front", "supervisor")
 
-Line = Mapping[str, Any]
+Line = dict[str, Any]
+
+
+def printed(files: Iterable[Path], bench: str) -> list[Line]:
+    """Return the lines of these files that a benchmark printed, in their order."""
+    texts = [text for file in files for text in file.read_text(encoding="utf-8").splitlines()]
+    return [line for text in texts if text.startswith("{") and (line := json.loads(text)).get("bench") == bench]
 
 
 def section(lines: Sequence[Line], plot: str) -> str:
@@ -211,7 +219,7 @@ COLOURS: Final = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#bab0a
 TICKS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
 
 
-def svg(lines: Sequence[Mapping[str, Any]]) -> str:
+def svg(lines: Sequence[Line]) -> str:
     """Return the picture of these lines."""
     sizes, ratios = sizes_of(lines), latest_ratios(lines)
     rows = [name for name in TARGETS if TARGETS[name].bound and any((name, size) in ratios for size in sizes)]

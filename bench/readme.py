@@ -159,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="into README.md")
     if parser.parse_args().write:
-        README.write_text(SECTION.replaced(README.read_text(encoding="utf-8"), section()), encoding="utf-8")
+        SECTION.write(README, section())
     else:
         print(section())
 

@@ -27,7 +27,7 @@ import numpy as np
 import psycopg
 
 from bench.common import PrivateStack, emit, private_stack
-from bench.page import Generated
+from bench.page import Generated, Line, printed
 from bench.retrieval import (
     ADVERSARIAL,
     Arms,
@@ -62,7 +62,6 @@ CATEGORIES: Final[Mapping[str, Mapping[str, str]]] = {
     "realtalk": {"1": "several hops", "2": "dated", "3": "common sense"},
 }  # fmt: skip
 
-Line = Mapping[str, Any]
 Run = tuple[str, tuple[str, ...]]  # a corpus, and what was withheld
 
 
@@ -242,15 +241,13 @@ def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], sav
 
 def read(files: Sequence[Path]) -> list[Line]:
     """Return the lines of these files that make the page, in their order."""
-    texts = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    lines: list[Line] = [json.loads(text) for text in texts if text.startswith('{"bench"')]
-    return [line for line in lines if line["bench"] == BENCH and line.get("of") != "before"]
+    return [line for line in printed(files, BENCH) if line.get("of") != "before"]
 
 
 def write(lines: Sequence[Line]) -> None:
     """Write page and lines."""
     LINES.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    PAGE.write_text(SECTION.replaced(PAGE.read_text(encoding="utf-8"), section(lines)), encoding="utf-8")
+    SECTION.write(PAGE, section(lines))
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ example of sizes that follows from them.
 import argparse
 import asyncio
 import itertools
-import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from redis import Redis
 
 from bench.common import McpClient, PrivateStack, closed_loop, emit, private_stack, processor
 from bench.measured import Work
-from bench.page import Generated
+from bench.page import Generated, Line, printed
 from bench.synthetic import Corpus, Texts, filled, link
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
@@ -147,7 +146,6 @@ WAITING: Final = 256  # commands that are left to wait
 SECTION: Final = Generated("bench.scale")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "scaling.md"
 
-Line = dict[str, Any]
 
 UNFINISHED: Final = b"select 1 from memories where sector_source is null or links_made_at is null limit 1"
 
@@ -326,14 +324,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the section of docs/scaling.md anew")
     parser.add_argument("--from", dest="lines", type=Path, help="lines that were printed before, instead of measuring")
     given = parser.parse_args()
-    lines = _read(given.lines) if given.lines else _measured(given.memories, given.seconds)
+    lines = printed([given.lines], BENCH) if given.lines else _measured(given.memories, given.seconds)
     if given.write:
-        PAGE.write_text(SECTION.replaced(PAGE.read_text(), section(lines)))
-
-
-def _read(file: Path) -> list[Line]:
-    lines = [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["measure"] in {"machine", "rate", "bytes"}]
+        SECTION.write(PAGE, section(lines))
 
 
 def _measured(memories: int, seconds: float) -> list[Line]:

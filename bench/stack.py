@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.common import Kind, cpu_seconds, pss_mb, with_descendants
+from bench.common import ENGRAMQ, Kind, cpu_seconds, emit, pss_mb, with_descendants
 
-ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
+BENCH: Final = "stack"
 INITIALIZE: Final = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -43,13 +43,6 @@ APPEARS: Final = {
 }
 LOOK_S: Final = 0.005  # between two looks
 WORDS: Final = ("postgres", "worker", "gateway", "valkey", "supervisor")  # of command lines, the most telling first
-
-
-def emit(measure: str, **figures: Any) -> None:
-    print(
-        json.dumps({"bench": "stack", "measure": measure, "load_1m": round(os.getloadavg()[0], 2), **figures}),
-        flush=True,
-    )
 
 
 class StdioClient:
@@ -170,7 +163,7 @@ def start_fresh() -> float:
             gone = cpu_seconds(kinds["supervisor"].pids, ended=True) - used["supervisor"]
             cpu = {name: round(cpu_s, 2) for name, cpu_s in {**used, "initdb": gone}.items()}
         stop(environment)
-    emit("start_fresh", after_s={name: round(after_s, 3) for name, after_s in seen.items()},
+    emit(BENCH, "start_fresh", after_s={name: round(after_s, 3) for name, after_s in seen.items()},
          cpu_s=cpu, cpu_total_s=round(sum(cpu.values()), 2))  # fmt: skip
     return seen["found"]
 
@@ -180,8 +173,8 @@ def measure(rounds: int, idle_s: float) -> None:
         environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_TEST_LINGER_S": "600"}
         bare = statistics.median(bare_python() for _ in range(rounds))
         found = [start_fresh() for _ in range(rounds)]
-        emit("start_fresh_found", median_s=round(statistics.median(found), 3), max_s=round(max(found), 3),
-             rounds=rounds, bare_python_s=round(bare, 3), target_s=1.5)  # fmt: skip
+        emit(BENCH, "start_fresh_found", median_s=statistics.median(found), max_s=max(found),
+             rounds=rounds, bare_python_s=bare, target_s=1.5)  # fmt: skip
         with stdio_client(environment) as first:
             first.initialize()
         stop(environment)
@@ -191,9 +184,10 @@ def measure(rounds: int, idle_s: float) -> None:
                 cold.append(opened.initialize())
             stop(environment)
         emit(
+            BENCH,
             "start_cold",
-            median_s=round(statistics.median(cold), 3),
-            max_s=round(max(cold), 3),
+            median_s=statistics.median(cold),
+            max_s=max(cold),
             rounds=rounds,
             target_s=3.0,
         )
@@ -204,12 +198,13 @@ def measure(rounds: int, idle_s: float) -> None:
                 with stdio_client(environment) as opened:
                     warm.append(opened.initialize())
             emit(
+                BENCH,
                 "start_warm",
-                median_s=round(statistics.median(warm), 3),
-                max_s=round(max(warm), 3),
+                median_s=statistics.median(warm),
+                max_s=max(warm),
                 rounds=rounds,
                 target_s=0.2,
-                ratio_to_bare_python=round(statistics.median(warm) / bare, 2),
+                ratio_to_bare_python=statistics.median(warm) / bare,
             )
             use_and_idle(first_client, environment, idle_s)
         stop(environment)
@@ -230,6 +225,7 @@ def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float
     time.sleep(idle_s)
     used, elapsed = cpu_seconds(pids) - before, time.perf_counter() - started
     emit(
+        BENCH,
         "idle_cpu",
         percent_of_a_core=round(100 * used / elapsed, 2),
         over_s=round(elapsed, 1),
@@ -238,6 +234,7 @@ def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float
     )
     sizes = {name: pss_mb(kind.pids) for name, kind in kinds_of(pids).items()}
     emit(
+        BENCH,
         "idle_memory",
         total_mb=round(sum(sizes.values()), 1),
         by_process_mb={name: round(size, 1) for name, size in sorted(sizes.items())},

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors.cues import NAMES, OF_TALK, Cues, cue_rows
 from engramq.workers.sectors.model import NOTHING, SECTORS, HeadOutput, Heads, Matrix, Shares, Standard, assemble
+from tools.measure_confidence import expected_error
 from tools.sectors import calibration, corpus, regression
 from tools.sectors.corpus import Labelled, Rows, Text, Turn
 
@@ -203,6 +204,6 @@ def calibration_errors(data: Data, told: HeadOutput, recipe: Recipe, seed: int) 
         confidence[test] = Heads(np.empty((0, 0)), curve).confidence(part(told, test))
     right = data.right(data.everything, told)
     return {
-        "written": calibration.expected_error(confidence[~data.talk], right[~data.talk]),
-        "talk": calibration.expected_error(confidence[data.talk], right[data.talk]),
+        "written": expected_error(confidence[~data.talk], right[~data.talk]),
+        "talk": expected_error(confidence[data.talk], right[data.talk]),
     }

@@ -15,7 +15,8 @@ from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 from engramq.workers.sectors.forms import only_asks
 from engramq.workers.sectors.model import WEIGHTS, Heads, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
 from engramq.workers.sectors.wishes import WishModel, is_general
-from tools.sectors import calibration, corpus, evaluation, train
+from tools.measure_confidence import expected_error
+from tools.sectors import corpus, evaluation, train
 from tools.sectors.evaluation import Data
 
 MINILM = minilm.MODEL_SHA256
@@ -61,7 +62,7 @@ async def test_turns_of_topics_never_learned_from_reach_the_target_and_its_confi
         [(guess.sector or corpus.NONE) in item.sectors for guess, item in zip(guesses, turns, strict=True)]
     )
     confidence = np.array([guess.confidence for guess in guesses])
-    error = calibration.expected_error(confidence, right)
+    error = expected_error(confidence, right)
     assert (right.mean() >= LEAST_TALK, error <= FURTHEST) == (True, True), (right.mean(), error)
 
 
