@@ -26,6 +26,7 @@ from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, Se
 from engramq.schemas.packed_lines import UnusableFile
 
 HEAD_BYTES: Final = 512 * 1024  # of the longest known the first line has 40,000
+_FOLDER_BYTES: Final = 16 * 1024  # of the file that names the folder of sessions
 _LINK: Final = "It is a symbolic link, and none is followed."
 _PACKED: Final = ".zst"
 _OBJECT: Final = ".json"
@@ -159,8 +160,9 @@ def _begin(client: ClientFormat, session: StoredSession) -> SessionFacts:
 
 @functools.lru_cache(maxsize=4)  # one file may tell of all sessions
 def _read_beside(path: str, _written: int) -> str | Mapping[str, Any]:
-    text = read_plain(path, OBJECT_BYTES).decode().strip()
-    said = json.loads(text) if path.endswith(_OBJECT) else text
+    is_object = path.endswith(_OBJECT)
+    text = read_plain(path, OBJECT_BYTES if is_object else _FOLDER_BYTES).decode().strip()
+    said = json.loads(text) if is_object else text
     if isinstance(said, str | dict):
         return said
     return {text_at(each, "sessionId"): each for each in map(object_in, said if isinstance(said, list) else [])}
