@@ -74,13 +74,13 @@ Evidence = Annotated[
 ]
 
 
-class CheckedCitation(Citation, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class CheckedCitation(Citation, frozen=True, kw_only=True):
     """A citation as it was read, and what a comparison found; no state of what was not compared."""
 
     state: CitationState | UnsetType = UNSET
 
 
-class KeptCitation(Citation, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class KeptCitation(Citation, frozen=True, kw_only=True):
     """A citation as it is stored: with what the last comparison found, when, and by whom it was reported."""
 
     state: CitationState | UnsetType = UNSET

@@ -19,7 +19,7 @@ from engramq.schemas.vocabulary import APART, SYSTEM_PRINCIPAL, Scope, Thing, Wo
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
-class ListTokens(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_tokens"):
+class ListTokens(Command, frozen=True, kw_only=True, tag="list_tokens"):
     """List tokens of the namespace: those that count first, then the newest; revoked and expired ones too."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -33,7 +33,7 @@ class TokenList(Reply, kw_only=True, tag="tokens"):
     omitted: int = 0
 
 
-class CreateToken(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="create_token"):
+class CreateToken(WriteCommand, frozen=True, kw_only=True, tag="create_token"):
     """Let somebody in by a token of the namespace. It is made where it is shown: only its SHA-256 (hex) travels.
 
     It may do no more than who makes it, and it expires.
@@ -73,7 +73,7 @@ class TokenCreated(WriteReply, kw_only=True, tag="token_created"):
     token: TokenRecord
 
 
-class RevokeToken(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="revoke_token"):
+class RevokeToken(WriteCommand, frozen=True, kw_only=True, tag="revoke_token"):
     """Let a token of the namespace count no longer."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -91,7 +91,7 @@ class TokenRevoked(WriteReply, kw_only=True, tag="token_revoked"):
     hint: str | UnsetType = UNSET
 
 
-class DescribeTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="describe_tenant"):
+class DescribeTenant(Command, frozen=True, kw_only=True, tag="describe_tenant"):
     """Ask what the namespace holds."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -112,7 +112,7 @@ class TenantDescribed(Reply, kw_only=True, tag="tenant_described"):
     hint: str | UnsetType = UNSET
 
 
-class DeleteTenant(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="delete_tenant"):
+class DeleteTenant(WriteCommand, frozen=True, kw_only=True, tag="delete_tenant"):
     """Erase for good everything that the namespace holds, its bearer tokens first; the audit log stays."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -120,7 +120,7 @@ class DeleteTenant(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
     reason: Note | UnsetType = UNSET
 
 
-class ExportTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="export_tenant"):
+class ExportTenant(Command, frozen=True, kw_only=True, tag="export_tenant"):
     """Ask for all that the namespace or a project of it holds, in parts that come by a channel. The page sends it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS

@@ -43,7 +43,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         return None
 
 
-class WriteCommand(Command, frozen=True, kw_only=True, omit_defaults=True):
+class WriteCommand(Command, frozen=True, kw_only=True):
     """A command that changes what is stored."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION

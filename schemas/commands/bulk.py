@@ -49,7 +49,7 @@ def text_digest(text: str) -> str:
 RowIdentity = Annotated[bytes, Meta(min_length=limits.IDENTITY_BYTES, max_length=limits.IDENTITY_BYTES)]
 
 
-class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
+class ImportRecord(NewMemory, frozen=True, kw_only=True):
     """What a row of an import says: what it leaves out has no default here, so that an update leaves it alone."""
 
     confidence: UnitInterval | UnsetType = UNSET  # type: ignore[assignment]  # wider than NewMemory's: see `memory`
@@ -67,7 +67,7 @@ class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
         return NewMemory(**self.given)
 
 
-class ImportBatch(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):
+class ImportBatch(WriteCommand, frozen=True, kw_only=True, tag="import_batch"):
     """Store many memories of one namespace in one transaction.
 
     `identities`: by what each record is known again, whatever batch and principal brings it; () when by nothing but the
@@ -129,14 +129,14 @@ class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
     degraded: bool | UnsetType = UNSET
 
 
-class ImportRow(ImportRecord, frozen=True, kw_only=True, omit_defaults=True):
+class ImportRow(ImportRecord, frozen=True, kw_only=True):
     """One record of ImportMemories; `fault` when the door has refused it already, and then nothing else."""
 
     content: str = ""  # wider than NewMemory's: a row with a fault has none
     fault: Fault | UnsetType = UNSET
 
 
-class ImportMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="import_memories"):
+class ImportMemories(WriteCommand, frozen=True, kw_only=True, tag="import_memories"):
     """Keep many memories in one transaction. They get their vectors later; a bad one is a receipt."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
@@ -210,7 +210,7 @@ IMPORT_MEMORIES: Final = Tool(
 )
 
 
-class ListImports(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_imports"):
+class ListImports(Command, frozen=True, kw_only=True, tag="list_imports"):
     """Ask how the newest imports get on: this principal's, or with the scope admin everybody's. The page sends it."""
 
 
@@ -237,7 +237,7 @@ class DuplicateGroup(msgspec.Struct, frozen=True, kw_only=True):
     similarities: tuple[float, ...] = ()
 
 
-class RenameProject(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="rename_project"):
+class RenameProject(WriteCommand, frozen=True, kw_only=True, tag="rename_project"):
     """Call a project something else; with `merge` put it into one that has memories already. No tool of an agent's."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -264,7 +264,7 @@ class ProjectRenamed(WriteReply, kw_only=True, tag="project_renamed"):
     token_count: int
 
 
-class FindDuplicates(Command, frozen=True, kw_only=True, omit_defaults=True, tag="find_duplicates"):
+class FindDuplicates(Command, frozen=True, kw_only=True, tag="find_duplicates"):
     """Find the next few memories that are alike: of equal text, or by their vectors. `after` is where the last step
     ended, empty for the first one. `similarity`: the least cosine; left out, one that means the same with every model.
     """
@@ -293,7 +293,7 @@ class DuplicatesFound(Reply, kw_only=True, tag="duplicates_found"):
     similarity: float
 
 
-class GroupDuplicates(Command, frozen=True, kw_only=True, omit_defaults=True, tag="group_duplicates"):
+class GroupDuplicates(Command, frozen=True, kw_only=True, tag="group_duplicates"):
     """Say which of memories would stay, and which of them each would stand for. Changes nothing.
 
     Memories of one item are compared with each other; those of different items are not.
@@ -320,7 +320,7 @@ class DuplicatesGrouped(Reply, kw_only=True, tag="duplicates_grouped"):
     previews: list[MemoryPreview] | UnsetType = UNSET
 
 
-class MergeDuplicates(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="merge_duplicates"):
+class MergeDuplicates(WriteCommand, frozen=True, kw_only=True, tag="merge_duplicates"):
     """Supersede memories by those that stand for them, in one transaction. What is no duplicate any more is left."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS

@@ -25,7 +25,7 @@ _SEARCH_OLD: Final = ExampleCall.of("search_memories", query="When is the stand-
 _IT: Final = {"memory_id": "<stored.id>"}
 
 
-class SupersedeMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):
+class SupersedeMemory(WriteCommand, frozen=True, kw_only=True, tag="supersede_memory"):
     """Replace an old memory by a newer one."""
 
     old_memory_id: fields.MemoryReference
@@ -76,7 +76,7 @@ SUPERSEDE_MEMORY: Final = Tool(
 )
 
 
-class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
+class UpdateMemory(WriteCommand, frozen=True, kw_only=True, tag="update_memory"):
     """Change what is said about a memory; its content is never edited."""
 
     memory_id: fields.MemoryReference
@@ -227,7 +227,7 @@ UPDATE_MEMORY: Final = Tool(
 )
 
 
-class ForgetMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
+class ForgetMemory(WriteCommand, frozen=True, kw_only=True, tag="forget_memory"):
     """Archive a memory, or erase it for good."""
 
     memory_id: fields.MemoryReference
@@ -282,7 +282,7 @@ FORGET_MEMORY: Final = Tool(
 )
 
 
-class RestoreMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):
+class RestoreMemory(WriteCommand, frozen=True, kw_only=True, tag="restore_memory"):
     """Undo an archive or a supersession."""
 
     memory_id: fields.MemoryReference
@@ -315,7 +315,7 @@ RESTORE_MEMORY: Final = Tool(
 )
 
 
-class EmbedPending(Command, frozen=True, kw_only=True, omit_defaults=True, tag="embed_pending"):
+class EmbedPending(Command, frozen=True, kw_only=True, tag="embed_pending"):
     """Give pending memories their vectors; sent by workers, never by a client. Ids of one namespace."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
@@ -331,7 +331,7 @@ class PendingEmbedded(Reply, kw_only=True, tag="pending_embedded"):
     activated: int
 
 
-class ClassifySectors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="classify_sectors"):
+class ClassifySectors(Command, frozen=True, kw_only=True, tag="classify_sectors"):
     """Tell the sectors of memories that have none; sent by workers, never by a client. Ids of one namespace."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.SECTORS

@@ -31,7 +31,7 @@ _PROPOSE: Final = ExampleCall.of(
 )
 
 
-class ReclassifySector(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
+class ReclassifySector(WriteCommand, frozen=True, kw_only=True, tag="reclassify_memory_sector"):
     """Choose the sector of an edge by hand, for good; of a constitutive one with consent, which the call asks for."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -93,7 +93,7 @@ RECLASSIFY_SECTOR: Final = Tool(
 )
 
 
-class DecideProposal(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="decide_proposal"):
+class DecideProposal(WriteCommand, frozen=True, kw_only=True, tag="decide_proposal"):
     """Approve or reject a proposal. Approving twice counts once; one rejection ends it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -144,7 +144,7 @@ DECIDE_PROPOSAL: Final = Tool(
 )
 
 
-class ListProposals(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_proposals"):
+class ListProposals(Command, frozen=True, kw_only=True, tag="list_proposals"):
     """List proposals, newest first."""
 
     state: Annotated[ProposalState, Meta(description="Left out: all")] | UnsetType = UNSET

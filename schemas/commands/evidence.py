@@ -22,7 +22,7 @@ class CheckedMemory(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Annotated[tuple[CheckedCitation, ...], Meta(min_length=1, max_length=CITATIONS)]
 
 
-class ReportEvidence(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="report_evidence"):
+class ReportEvidence(WriteCommand, frozen=True, kw_only=True, tag="report_evidence"):
     """Keep what a comparison of evidence with the files that it cites has found; no tool."""
 
     found: Annotated[tuple[CheckedMemory, ...], Meta(min_length=1, max_length=REPORTED_AT_ONCE)]
@@ -38,7 +38,7 @@ class EvidenceReported(WriteReply, kw_only=True, tag="evidence_reported"):
     missed_count: int
 
 
-class WhyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="why"):
+class WhyMemory(Command, frozen=True, kw_only=True, tag="why"):
     """Tell why a memory is known; changes no bookkeeping."""
 
     memory_id: MemoryReference

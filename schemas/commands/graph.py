@@ -37,7 +37,7 @@ _ADD_WRONG: Final = ExampleCall.of(
 )
 
 
-class AddNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_node"):
+class AddNode(WriteCommand, frozen=True, kw_only=True, tag="graph_add_node"):
     """Make a named node, or merge properties into it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -88,7 +88,7 @@ ADD_NODE: Final = Tool(
 _NAMES: Final = ("source_name", "target_name", "relation", "source_label", "target_label")
 
 
-class AddEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_edge"):
+class AddEdge(WriteCommand, frozen=True, kw_only=True, tag="graph_add_edge"):
     """Write a fact, source --relation--> target, or merge properties into it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -197,7 +197,7 @@ ADD_EDGE: Final = Tool(
 )
 
 
-class DeleteEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_edge"):
+class DeleteEdge(WriteCommand, frozen=True, kw_only=True, tag="graph_delete_edge"):
     """Remove an edge. Of a constitutive one the first call is a proposal to delete it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -206,7 +206,7 @@ class DeleteEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, ta
     reason: fields.Note | UnsetType = UNSET
 
 
-class DeleteNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_node"):
+class DeleteNode(WriteCommand, frozen=True, kw_only=True, tag="graph_delete_node"):
     """Remove a named node and its edges. With a constitutive edge the first call is a proposal to delete it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -293,7 +293,7 @@ DELETE_NODE: Final = Tool(
 )
 
 
-class RestoreGraph(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="restore_graph"):
+class RestoreGraph(WriteCommand, frozen=True, kw_only=True, tag="restore_graph"):
     """Undo a deletion in the graph: `audit_id` is the id of its entry in the audit log."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -324,7 +324,7 @@ class GraphRestored(WriteReply, kw_only=True, tag="graph_restored"):
     hint: str | UnsetType = UNSET
 
 
-class ListDeleted(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_deleted"):
+class ListDeleted(Command, frozen=True, kw_only=True, tag="list_deleted"):
     """List the deletions in the graph that can be undone, newest first."""
 
     scope: ClassVar[Scope] = Scope.ADMIN

@@ -19,7 +19,7 @@ from engramq.schemas.vocabulary import Following, Sector, Thing
 _WALK: Final = "One walk, a few milliseconds for small neighbourhoods; bounded at 2 s, and truncated says that it was."
 
 
-class GetNodeByName(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_node_by_name"):
+class GetNodeByName(Command, frozen=True, kw_only=True, tag="get_node_by_name"):
     """Read one node by its exact name."""
 
     name: Name
@@ -76,7 +76,7 @@ GET_NODE_BY_NAME: Final = Tool(
 )
 
 
-class GetEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_edge"):
+class GetEdge(Command, frozen=True, kw_only=True, tag="get_edge"):
     """Read one directed edge by its exact names and relation; changes nothing."""
 
     source_name: Name
@@ -138,7 +138,7 @@ GET_EDGE: Final = Tool(
 )
 
 
-class ListNodes(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_nodes"):
+class ListNodes(Command, frozen=True, kw_only=True, tag="list_nodes"):
     """List named nodes in the order of their names, whatever their case. The page sends it.
 
     `beginning` is that of their names; `after` and `after_id` are those of the last node of the page before.
@@ -159,7 +159,7 @@ class NodeList(Reply, kw_only=True, tag="nodes"):
     more: bool
 
 
-class DrawGraph(Command, frozen=True, kw_only=True, omit_defaults=True, tag="draw_graph"):
+class DrawGraph(Command, frozen=True, kw_only=True, tag="draw_graph"):
     """Read the graph as a whole: the nodes with most edges, of one label or of all. The page sends it."""
 
     label: Name | UnsetType = UNSET
@@ -184,7 +184,7 @@ class GraphDrawing(Reply, kw_only=True, tag="graph_drawing"):
     node_count: int
 
 
-class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_list_edges"):
+class ListEdges(Command, frozen=True, kw_only=True, tag="graph_list_edges"):
     """List the edges of a node that hold, or one edge by its id, whenever it holds.
 
     The gateway checks a cursor and hands its position on.
@@ -260,7 +260,7 @@ LIST_EDGES: Final = Tool(
 )
 
 
-class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_query_neighbors"):
+class QueryNeighbors(Command, frozen=True, kw_only=True, tag="graph_query_neighbors"):
     """Walk from a node over edges that pass the filters, nearest first."""
 
     node_name: Name
@@ -325,7 +325,7 @@ QUERY_NEIGHBORS: Final = Tool(
 )
 
 
-class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_find_path"):
+class FindPath(Command, frozen=True, kw_only=True, tag="graph_find_path"):
     """Find a shortest path between two nodes; edges count in both directions."""
 
     start_node: Name

@@ -70,9 +70,7 @@ def refuse_relation(relation: str | UnsetType) -> None:
         raise invalid("relation", error, "Leave it out, or use another word. supersede_memory writes that one.")
 
 
-class Connect(
-    LinkRequest, WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="connect", tag_field="type"
-):
+class Connect(LinkRequest, WriteCommand, frozen=True, kw_only=True, tag="connect"):
     """Assert that two memories are related."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -142,7 +140,7 @@ CONNECT: Final = Tool(
 )
 
 
-class Disconnect(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="disconnect"):
+class Disconnect(WriteCommand, frozen=True, kw_only=True, tag="disconnect"):
     """Remove the link between two memories, in either order."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -200,7 +198,7 @@ DISCONNECT: Final = Tool(
 )
 
 
-class ConnectByQuery(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="connect_by_query"):
+class ConnectByQuery(WriteCommand, frozen=True, kw_only=True, tag="connect_by_query"):
     """Link the memory that best answers one query to the one that best answers another."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -273,7 +271,7 @@ CONNECT_BY_QUERY: Final = Tool(
 )
 
 
-class BatchLink(LinkRequest, frozen=True, kw_only=True, omit_defaults=True):
+class BatchLink(LinkRequest, frozen=True, kw_only=True):
     """One link of a batch; `fault` when the door has refused it already."""
 
     source: str = ""
@@ -281,7 +279,7 @@ class BatchLink(LinkRequest, frozen=True, kw_only=True, omit_defaults=True):
     fault: Fault | UnsetType = UNSET
 
 
-class Connects(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="connects"):
+class Connects(WriteCommand, frozen=True, kw_only=True, tag="connects"):
     """Assert many links. Bad ones are errors of their index; `atomic`: all or nothing."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -369,7 +367,7 @@ CONNECTS: Final = Tool(
 )
 
 
-class RecordOutcome(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="record_outcome"):
+class RecordOutcome(WriteCommand, frozen=True, kw_only=True, tag="record_outcome"):
     """Say how much memories helped: 1 fully, 0 not at all."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
@@ -441,7 +439,7 @@ class Activated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     near: tuple[Near, ...] | UnsetType = UNSET
 
 
-class LinkActivated(Command, frozen=True, kw_only=True, omit_defaults=True, tag="link_activated"):
+class LinkActivated(Command, frozen=True, kw_only=True, tag="link_activated"):
     """Make the similarity links of active memories and settle links that waited for them; sent by workers only."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES

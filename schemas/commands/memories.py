@@ -84,9 +84,7 @@ def refuse_details(said: Any) -> None:
     refuse_citations(said.evidence)
 
 
-class StoreMemory(
-    NewMemory, WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="store_memory", tag_field="type"
-):
+class StoreMemory(NewMemory, WriteCommand, frozen=True, kw_only=True, tag="store_memory"):
     """Keep one memory."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EMBEDDING
@@ -141,7 +139,7 @@ STORE_MEMORY: Final = Tool(
 )
 
 
-class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="search_memories"):
+class SearchMemories(Command, frozen=True, kw_only=True, tag="search_memories"):
     """Find memories by meaning and words."""
 
     query: Annotated[
@@ -273,9 +271,7 @@ class ListFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     as_of: fields.AsOf | UnsetType = UNSET
 
 
-class ListRecentMemories(
-    ListFilter, Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories", tag_field="type"
-):
+class ListRecentMemories(ListFilter, Command, frozen=True, kw_only=True, tag="list_recent_memories"):
     """List the newest memories. The gateway checks a cursor and hands its inner position on."""
 
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 10
@@ -309,9 +305,7 @@ LIST_RECENT_MEMORIES: Final = Tool(
 )
 
 
-class CountMemories(
-    ListFilter, Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_memories", tag_field="type"
-):
+class CountMemories(ListFilter, Command, frozen=True, kw_only=True, tag="count_memories"):
     """Count the memories of a list by when they happened, else were stored, `at_most` so many. The page sends it.
 
     What kept totals tell is counted whole.
@@ -338,7 +332,7 @@ class MemoryTimeline(Reply, kw_only=True, tag="timeline"):
     spans: list[TimeSpan]
 
 
-class ListShownOften(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_shown_often"):
+class ListShownOften(Command, frozen=True, kw_only=True, tag="list_shown_often"):
     """List the trusted memories that searches have shown most often. The page sends it."""
 
 
@@ -359,7 +353,7 @@ class ShownOftenList(Reply, kw_only=True, tag="shown_often"):
     most_shown: list[ShownOften]
 
 
-class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):
+class GetMemory(Command, frozen=True, kw_only=True, tag="get_memory"):
     """Read one memory and its links; changes no bookkeeping."""
 
     memory_id: fields.MemoryReference
@@ -414,7 +408,7 @@ GET_MEMORY: Final = Tool(
 )
 
 
-class ListStanding(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_standing"):
+class ListStanding(Command, frozen=True, kw_only=True, tag="list_standing"):
     """List standing instructions of the user."""
 
     project: _Project | UnsetType = UNSET

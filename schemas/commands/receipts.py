@@ -16,7 +16,7 @@ RECEIPT_ENTRIES: Final = 100  # of one receipt; a purge has an entry for each me
 CHECKED_AT_ONCE: Final = 1_000
 
 
-class MakeReceipt(Command, frozen=True, kw_only=True, omit_defaults=True, tag="make_receipt"):
+class MakeReceipt(Command, frozen=True, kw_only=True, tag="make_receipt"):
     """Prove what one command did, or that something was erased: by its id, whoever did it."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -40,7 +40,7 @@ class ReceiptMade(Reply, kw_only=True, tag="receipt_made"):
     hint: str | UnsetType = UNSET
 
 
-class VerifyAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="verify_audit"):
+class VerifyAudit(Command, frozen=True, kw_only=True, tag="verify_audit"):
     """Walk the chain of the audit log, some places at a time."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -72,7 +72,7 @@ class AuditVerified(Reply, kw_only=True, tag="audit_verified"):
     next_after: int | None = None
 
 
-class ReceiptKey(Command, frozen=True, kw_only=True, omit_defaults=True, tag="receipt_key"):
+class ReceiptKey(Command, frozen=True, kw_only=True, tag="receipt_key"):
     """Ask by which key receipts are signed."""
 
 

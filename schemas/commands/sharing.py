@@ -14,7 +14,7 @@ _LOOK: Final = ExampleCall.of("get_memory", memory_id="<stored.id>", detail="ful
 _SHARE: Final = ExampleCall.of("share_memory", memory_id="<stored.id>", seen="<memory.digest>")
 
 
-class ShareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
+class ShareMemory(WriteCommand, frozen=True, kw_only=True, tag="share_memory"):
     """Let everybody in the namespace see a private memory."""
 
     memory_id: MemoryId
@@ -65,7 +65,7 @@ SHARE_MEMORY: Final = Tool(
 )
 
 
-class UnshareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="unshare_memory"):
+class UnshareMemory(WriteCommand, frozen=True, kw_only=True, tag="unshare_memory"):
     """Make a memory private again."""
 
     memory_id: MemoryId

@@ -13,7 +13,7 @@ from engramq.schemas.records import Answered, Extract, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder
 
 
-class SurveyMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="survey_memories"):
+class SurveyMemories(Command, frozen=True, kw_only=True, tag="survey_memories"):
     """Survey what is kept about a topic. The gateway checks a cursor and hands on the marks of what was shown."""
 
     topic: Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S", description="In words")]

@@ -21,7 +21,7 @@ _STORE: Final = ExampleCall.of(
 )
 
 
-class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):
+class Ping(Command, frozen=True, kw_only=True, tag="ping"):
     """Do nothing and answer; readiness and the round-trip benchmark use it. `payload` comes back as it is.
 
     `database`: say too whether the database serves; `checks`: what else a worker alone can look at.
@@ -42,7 +42,7 @@ class Pong(Reply, kw_only=True, tag="pong"):
     status: Literal["success"] = "success"
 
 
-class GetCommand(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_command"):
+class GetCommand(Command, frozen=True, kw_only=True, tag="get_command"):
     """Ask what became of a command of this principal's."""
 
     command_id: Identifier
@@ -84,7 +84,7 @@ GET_COMMAND: Final = Tool(
 )
 
 
-class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="audit"):
+class ListAudit(Command, frozen=True, kw_only=True, tag="audit"):
     """List who did what, newest first. The gateway checks a cursor and hands its inner position on."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -144,13 +144,13 @@ LIST_AUDIT: Final = Tool(
 )
 
 
-class MemoryStats(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_stats"):
+class MemoryStats(Command, frozen=True, kw_only=True, tag="memory_stats"):
     """Count what this namespace holds. Projects are named as far as they have memories in `partitions`."""
 
     partitions: Annotated[Partitions, Meta(description="Whose projects are named")] = DEFAULT_PARTITIONS
 
 
-class CountFacets(Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_facets", tag_field="type"):
+class CountFacets(Command, frozen=True, kw_only=True, tag="count_facets"):
     """Count the memories of a list by the words that the page offers to filter by. The page sends it."""
 
     partitions: Partitions = DEFAULT_PARTITIONS

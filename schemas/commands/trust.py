@@ -20,7 +20,7 @@ _VERIFY: Final = ExampleCall.of(
 )
 
 
-class VerifyMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="verify_memory"):
+class VerifyMemory(WriteCommand, frozen=True, kw_only=True, tag="verify_memory"):
     """Say how far a memory is vouched for."""
 
     scope: ClassVar[Scope] = Scope.VERIFY
@@ -85,7 +85,7 @@ VERIFY_MEMORY: Final = Tool(
 )
 
 
-class PromoteMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="memory_promote_to_trusted"):
+class PromoteMemory(WriteCommand, frozen=True, kw_only=True, tag="memory_promote_to_trusted"):
     """Move a verified memory from untrusted to trusted."""
 
     scope: ClassVar[Scope] = Scope.VERIFY
@@ -130,7 +130,7 @@ PROMOTE_MEMORY: Final = Tool(
 )
 
 
-class Authenticate(Command, frozen=True, kw_only=True, omit_defaults=True, tag="authenticate"):
+class Authenticate(Command, frozen=True, kw_only=True, tag="authenticate"):
     """Ask whose a bearer token is; sent by gateways, never by a client. Only the token's SHA-256 (hex) travels."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
@@ -152,7 +152,7 @@ class Identity(Reply, kw_only=True, tag="identity"):
     visibility: Visibility | UnsetType = UNSET
 
 
-class ListContradictions(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_contradictions"):
+class ListContradictions(Command, frozen=True, kw_only=True, tag="list_contradictions"):
     """List pairs of trusted memories that say otherwise about the same thing."""
 
     project: Annotated[Name, Meta(description="* is all")] | UnsetType = UNSET
@@ -201,7 +201,7 @@ LIST_CONTRADICTIONS: Final = Tool(
 )
 
 
-class PurgeMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
+class PurgeMemories(WriteCommand, frozen=True, kw_only=True, tag="purge_memories"):
     """Find, and with `erase` erase for good, all memories of a principal, a source type, a project, a time; all that is
     given has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had
     replaced, and of others' edges and nodes what the principal changed.
