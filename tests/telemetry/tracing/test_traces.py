@@ -88,7 +88,7 @@ def test_one_trace_leads_from_the_call_to_each_statement(
     assert (call.told["engramq.outcome"], handled.told["engramq.outcome"]) == ("stored", "done")
     statements = [each for each in ours if each.parent == handled.id]
     assert {each.kind for each in statements} == {CLIENT}
-    assert {"begin", "commit", "enter_tenant", "insert_memory"} <= {each.name for each in statements}
+    assert {"begin", "commit", "enter_for_lookups", "insert_memory"} <= {each.name for each in statements}
     assert all(handled.holds(each) for each in statements)
     assert "unnamed" not in {each.name for each in found}
     assert collector.paths == {"/v1/traces"}
