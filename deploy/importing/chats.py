@@ -35,8 +35,7 @@ def read_letta(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
                 "tags": exports.tags(label),
                 "source_type": fields.source_of(choices),
             }
-            is_text = isinstance(value, str) and value.strip()
-            yield Given(item.line, exports.without_nothing(values)) if is_text else _NO_BLOCK
+            yield Given(item.line, exports.without_nothing(values)) if fields.text_of(value) else _NO_BLOCK
         else:
             yield from _letta_messages(path, item, choices)
 
@@ -165,7 +164,7 @@ def _activity(item: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
     values = item.values
     title = values.get("title")
     texts = [fields.value_at(each, "html") for each in fields.list_at(values, "safeHtmlItem")]
-    answer = "\n\n".join(filter(None, (_words(text) for text in texts if isinstance(text, str))))
+    answer = fields.join_texts(_words(text) for text in texts if isinstance(text, str))
     if not is_gemini_activity(values):
         yield _OTHERS
         return

@@ -53,12 +53,11 @@ def _claude_item(item: Given, choices: fields.Choices) -> Iterator[exports.Entry
         known = {name: exports.own_id("claude", "memory", values.get("account_uuid"), name) for name in texts}
     else:
         name = str(values.get("name") or "")
-        several = [values.get(each) for each in ("description", "prompt_template")]
-        texts = {name: "\n\n".join(text for text in several if isinstance(text, str) and text.strip())}
+        texts = {name: fields.join_texts(map(values.get, ("description", "prompt_template")))}
         known = {name: exports.own_id("claude", "project", values.get("uuid"))}
         yield from [_DOCUMENTS] * len(fields.list_at(values, "docs"))
     for project, text in texts.items():
-        if isinstance(text, str) and text.strip():
+        if text := fields.text_of(text):
             yield _remembered(item, text, known[project], choices, project)
         else:
             yield fields.NO_TEXT
@@ -67,7 +66,7 @@ def _claude_item(item: Given, choices: fields.Choices) -> Iterator[exports.Entry
 def _remembered(item: Given, text: str, identifier: str, choices: fields.Choices, project: str = "") -> Given:
     """Return what a program remembers of a person, as a row: a model has written it, so it is kept apart, too."""
     values = {
-        "content": text.strip(),
+        "content": text,
         "external_id": identifier,
         "source_type": fields.source_of(choices),
         fields.WHEN: exports.moment(item.values.get("updated_at")),
@@ -117,6 +116,7 @@ MAPPING: Final = "mapping"
 CURRENT: Final = "current_node"
 _TEXTS: Final = ("text", "multimodal_text")
 _BIO: Final = "bio"  # the memory, to which a model writes what it is to remember
+_INSTRUCTED: Final = ("user_profile", "user_instructions")
 _LATEST: Final = 1e12
 _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
 _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
@@ -203,8 +203,7 @@ def _instructions(message: dict[str, Any]) -> str:
     """Return what somebody has written about themselves and about how to answer, which a conversation repeats."""
     if fields.value_at(message, "content.content_type") != "user_editable_context":
         return ""
-    texts = [fields.value_at(message, f"content.{name}") for name in ("user_profile", "user_instructions")]
-    return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
+    return fields.join_texts(fields.value_at(message, f"content.{name}") for name in _INSTRUCTED)
 
 
 def _is_shown(message: dict[str, Any]) -> bool:

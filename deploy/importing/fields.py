@@ -1,6 +1,6 @@
 """Say where an item of another program has what a memory holds: each such format is declared, and read in one way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -52,6 +52,16 @@ def list_at(item: object, place: str) -> list[Any]:
     """Return the list that stands at a place; an empty one where none does."""
     value = value_at(item, place)
     return value if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """Return a text without the white space around it; "" for what is none."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def join_texts(several: Iterable[object]) -> str:
+    """Return the texts among several values, a blank line between them."""
+    return "\n\n".join(filter(None, map(text_of, several)))
 
 
 def first_at(item: dict[str, Any], places: tuple[str, ...]) -> Any:

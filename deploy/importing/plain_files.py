@@ -62,21 +62,18 @@ def plain_files(folder: Path, *below: str, suffix: str) -> list[Path]:
 
     A link on the way from the first one raises UnusableFile, as does a folder of too many; OSError.
     """
-    for name in below:
-        folder = folder / name
-        require_no_link(str(folder))
-    return [Path(entry.path) for entry in _entries(folder) if entry.name.endswith(suffix)]
+    return [Path(entry.path) for entry in _entries(folder, below) if entry.name.endswith(suffix)]
 
 
 def plain_folders(folder: Path, *below: str) -> list[Path]:
     """Return the folders in a folder below another one, as `plain_files` does; links are passed over."""
+    return [Path(entry.path) for entry in _entries(folder, below) if entry.is_dir(follow_symlinks=False)]
+
+
+def _entries(folder: Path, below: tuple[str, ...]) -> list[os.DirEntry[str]]:
     for name in below:
         folder = folder / name
         require_no_link(str(folder))
-    return [Path(entry.path) for entry in _entries(folder) if entry.is_dir(follow_symlinks=False)]
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
     entries: list[os.DirEntry[str]] = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as listed:
         for entry in listed:

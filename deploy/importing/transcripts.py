@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from engramq.deploy.connect.catalogue import UserPlaces
+from engramq.deploy.importing import transcript_databases as databases
 from engramq.deploy.importing.cline import CLINE
 from engramq.deploy.importing.continue_sessions import CONTINUE
 from engramq.deploy.importing.copilot import COPILOT
@@ -18,14 +19,6 @@ from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.pi import PI
 from engramq.deploy.importing.qwen import QWEN
 from engramq.deploy.importing.records import Rejection
-from engramq.deploy.importing.transcript_databases import (
-    head_of_cursor,
-    head_of_opencode,
-    list_cursor,
-    list_opencode,
-    said_in_cursor,
-    said_in_opencode,
-)
 from engramq.deploy.importing.transcript_files import Said, StoredSession, client_of, head_of, list_files, said_in_file
 from engramq.deploy.local.hooks.transcripts import CLIENTS
 from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts
@@ -77,16 +70,16 @@ READERS: Final[Mapping[TranscriptFormat, TranscriptReader]] = {
     **{name: _of_files(name) for name in map(TranscriptFormat, _CLIENTS)},
     TranscriptFormat.CURSOR: TranscriptReader(
         places=lambda at: (at.configuration() / "Cursor" / "User",),
-        sessions=list_cursor,
-        head=head_of_cursor,
-        said=said_in_cursor,
+        sessions=databases.list_cursor,
+        head=databases.head_of_cursor,
+        said=databases.said_in_cursor,
         shares=lambda session: session.key,
     ),
     TranscriptFormat.OPENCODE: TranscriptReader(
         places=lambda at: (at.folder("XDG_DATA_HOME", ".local", "share") / "opencode",),
-        sessions=list_opencode,
-        head=head_of_opencode,
-        said=said_in_opencode,
+        sessions=databases.list_opencode,
+        head=databases.head_of_opencode,
+        said=databases.said_in_opencode,
         shares=lambda session: session.key or session.path,
     ),
 }
