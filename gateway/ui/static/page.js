@@ -15,6 +15,10 @@
     told.replaceChildren(note);
   };
 
+  // htmx runs once all is drawn: it takes a third of the time until then, and loads parts that come later anyway.
+  addEventListener("load", () =>
+    document.head.append(Object.assign(document.createElement("script"), { src: find("[data-later]").href })));
+
   // The theme.
   const isDark = () =>
     (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
