@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
+from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.ui.editing import KEPT_TAGS, edit, entries_of, read_entries, reword, words_of
+from engramq.gateway.ui.html import PAGES
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.codec import fault_body
 from engramq.schemas.commands.changes import ADDED_TAGS, REMOVED_TAGS, TIMES, read_retagging
@@ -315,11 +318,13 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
     memory, refusal = found["memory"], bad_time or refusal
     if memory is None:
         return page.missing("memory")
-    versions = await _versions(page, memory)
+    versions, (before, before_name) = await _versions(page, memory), _list_before(page)
     undone = partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", ""))
     return page.render(
         "memory.html",
         status=status,
+        before=before,
+        before_name=before_name,
         memory=memory,
         links=found.get("links", []),
         versions=versions,
@@ -334,6 +339,18 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         verifications=list(Verification),
         **_correction(page, memory, refusal),
     )
+
+
+def _list_before(page: PageRequest) -> tuple[str, str]:
+    """Return the address and the name of the list that somebody came from, with its filters, else that of memories.
+
+    A browser names it when a link is followed.
+    """
+    before = urlsplit(page.request.headers.get("referer", ""))
+    name = next((name for path, name, *_ in PAGES if path == before.path), "")
+    if not name or before.netloc != page.request.headers.get("host"):
+        return f"{PAGE_PATH}/memories", "Memories"
+    return f"{before.path}?{before.query}" if before.query else before.path, name
 
 
 def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[str, Any]:

@@ -55,7 +55,7 @@ async def test_a_search_shows_what_each_score_is_the_sum_of(here: Served) -> Non
         if best["score"] == before["score"]:
             break
     assert best["content"] in page.text
-    assert f"Score {best['score']:,.2f}" in page.text
+    assert f"{best['score']:+.3f}" in page.text
     for part in best["explain"].values():
         assert part is None or f"{round(part, 3) + 0.0:+.3f}" in page.text
     assert sum(filter(None, best["explain"].values())) == pytest.approx(best["score"], abs=0.001)
@@ -375,6 +375,22 @@ async def test_a_page_has_the_theme_that_was_chosen_and_no_other_word(here: Serv
     for kept, told in (("dark", {"data-theme": "dark"}), ('"><b>', {})):
         browser.client.cookies.set("engramq_theme", kept)
         assert ("html", {"lang": "en", **told}) in (await browser.get("/ui/inbox")).reader.elements
+
+
+async def test_a_memory_leads_back_to_the_list_it_was_opened_in(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    place = f"/ui/memories/{(await agent.store('Ada drinks tea'))['id']}"
+    for before, back in (
+        (f"{browser.origin}/ui/memories?q=tea&state=archived", "/ui/memories?q=tea&state=archived"),
+        (f"{browser.origin}/ui/inbox", "/ui/inbox"),
+        (f"{browser.origin}{place}", "/ui/memories"),
+        ("https://example.org/ui/inbox?x", "/ui/memories"),
+        ("", "/ui/memories"),
+    ):
+        browser.client.headers["referer"] = before
+        page = await browser.get(place)
+        crumb = page.reader.elements.index(("p", {"class": "crumbs"}))
+        assert page.reader.elements[crumb + 1] == ("a", {"href": back})
 
 
 async def test_what_is_not_there_is_said_so(here: Served) -> None:
