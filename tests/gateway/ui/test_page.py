@@ -377,6 +377,19 @@ async def test_a_page_has_the_theme_that_was_chosen_and_no_other_word(here: Serv
         assert ("html", {"lang": "en", **told}) in (await browser.get("/ui/inbox")).reader.elements
 
 
+async def test_each_filter_that_counts_is_named_and_taken_away(here: Served) -> None:
+    browser = await here.browser("ada")
+    page = await browser.get("/ui/memories", tags="tea", project="house", until="2026-01-02", superseded="1")
+    away = [given["href"] for _, given in page.reader.elements if given.get("title") == "Take this filter away"]
+    base = "/ui/memories?partition=trusted"
+    assert away == [
+        f"{base}&project=house&until=2026-01-02&superseded=1",
+        f"{base}&tags=tea&project=house&superseded=1",
+        f"{base}&tags=tea&project=house&until=2026-01-02",
+    ]
+    assert ("details", {"class": "filters"}) in page.reader.elements, "the list is not pushed away"
+
+
 async def test_a_memory_leads_back_to_the_list_it_was_opened_in(here: Served) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
     place = f"/ui/memories/{(await agent.store('Ada drinks tea'))['id']}"
