@@ -33,6 +33,10 @@ VIEWS: Final = (
     *("/ui/memories?state=archived", "/ui/timeline?project=shop", "/ui/memories?q={words}", "/ui/memories/{memory}"),
     *("/ui/inbox", "/ui/changes", "/ui/contradictions", "/ui/standing", "/ui/graph", "/ui/graph/data", "/ui/consent"),
     *("/ui/imports", "/ui/audit", "/ui/tokens", "/ui/system", "/ui/counts"),
+    # What few memories have, or none: a list that reads all others takes ten times as long.
+    *("/ui/memories?state=pending", "/ui/memories?verification=rejected", "/ui/memories?created_by=nobody"),
+    *("/ui/memories?source_type=research", "/ui/memories?project=nothing", "/ui/memories?as_of=2024-01-05"),
+    *("/ui/memories?since=2024-01-05&until=2024-01-06", "/ui/timeline?since=2024-01-05"),
 )
 
 
