@@ -176,6 +176,7 @@ class ClusterServer(Server):
         super().__init__(first)
         self._cluster = self._of_redis_py(CONNECT_S / 2)  # for its map alone: it keeps no connection
         self._fresh = False
+        self._gone: set[Place | None] = set()
         self._read_at = -MAP_S  # monotonic, in seconds
         self._turn = asyncio.Lock()
 
@@ -196,9 +197,7 @@ class ClusterServer(Server):
     def forget(self, place: Place | None) -> None:
         """Read the map before it is used again, from another node than the one that is gone."""
         self._fresh = False
-        seeds = self._cluster.nodes_manager.startup_nodes
-        if place is not None and len(seeds) > 1:
-            seeds.pop(f"{place.host}:{place.port}", None)
+        self._gone.add(place)  # for the next reading: one that is under way walks over the nodes
 
     def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:  # noqa: ARG002 - it has no bound
         """Return a client of all masters, which has the commands of a single one; see Server.client."""
@@ -219,6 +218,8 @@ class ClusterServer(Server):
 
     async def _read_map(self) -> None:
         nodes = self._cluster.nodes_manager
+        seeds, gone, self._gone = nodes.startup_nodes, self._gone, set()
+        nodes.startup_nodes = {at: node for at, node in seeds.items() if (node.host, node.port) not in gone} or seeds
         try:
             await nodes.initialize()
         except IndexError:

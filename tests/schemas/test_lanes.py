@@ -1,11 +1,12 @@
 """Lanes: which namespace is on which, that all keys of one are in one slot, and what settings ask for."""
 
+import asyncio
 import inspect
 from collections import Counter
 
 import pytest
 
-from engramq.schemas.connection import Lanes, lanes_of
+from engramq.schemas.connection import CONNECTION_ERRORS, ClusterServer, Lanes, lanes_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, SLOTS, TRIES_KEY, Keys, lane_of, slot_of, tag_of
 from engramq.schemas.redis_urls import Place, several
@@ -109,3 +110,18 @@ def test_a_cluster_that_cannot_be_read_is_refused_without_its_password(url: str)
 
 def test_the_tag_of_a_lane_stays() -> None:
     assert [tag_of("engramq", lane) for lane in range(2)] == ["{engramq:0.20}", "{engramq:1.72}"]
+
+
+async def test_a_node_that_is_forgotten_while_the_map_is_read_ends_no_lane() -> None:
+    """Another lane's connection forgets it meanwhile; what is not one of CONNECTION_ERRORS ends a bus for good."""
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.forget(Place("127.0.0.1", 1))
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        server = ClusterServer(f"redis+cluster://127.0.0.1:{port},127.0.0.1:1")
+        for _ in range(2):
+            with pytest.raises(CONNECTION_ERRORS):
+                await server.locate("key")
