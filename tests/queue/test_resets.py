@@ -3,11 +3,12 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from engramq.schemas.connection import pack
 from engramq.schemas.keys import Keys
@@ -15,11 +16,10 @@ from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from tests.queue.server import Server
 from tests.queue.stage import BOUND_S, Stage, an_actor, echo, payload_of, ping
 
-
-@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    """The loops differ in what they do at a write to a connection that is gone."""
-    return "asyncio", {"use_uvloop": request.param}
+# They differ in what they do at a write to a connection that is gone. Each test runs a loop of its own: the one that
+# its process has for the others is of asyncio.
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 class Wire:
@@ -72,31 +72,42 @@ async def a_wire(server: Server) -> AsyncIterator[tuple[Wire, str]]:
         yield wire, f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
 
 
-async def test_gateway_and_worker_outlive_connections_that_are_reset(server: Server, keys: Keys) -> None:
-    async with a_wire(server) as (wire, url), Stage(url, keys) as stage:
-        await stage.workers(an_actor(echo))
-        bus = await stage.bus()
-        payload_of(await ping(bus, "before"))
-        for number in range(3):
-            await wire.reset()
-            assert payload_of(await ping(bus, str(number))) == str(number)
+@LOOPS
+def test_gateway_and_worker_outlive_connections_that_are_reset(new_loop: NewLoop, server: Server, keys: Keys) -> None:
+    async def outlive() -> None:
+        async with a_wire(server) as (wire, url), Stage(url, keys) as stage:
+            await stage.workers(an_actor(echo))
+            bus = await stage.bus()
+            payload_of(await ping(bus, "before"))
+            for number in range(3):
+                await wire.reset()
+                assert payload_of(await ping(bus, str(number))) == str(number)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(outlive())
 
 
-async def test_a_call_that_connects_while_the_pipeline_ends_leaves_no_connection_open(
-    server: Server, stage: Stage
+@LOOPS
+def test_a_call_that_connects_while_the_pipeline_ends_leaves_no_connection_open(
+    new_loop: NewLoop, server: Server, keys: Keys
 ) -> None:
-    pipeline = Pipeline(server.url, ())
-    running = asyncio.create_task(pipeline.run())
-    calling = asyncio.create_task(pipeline.call(pack("CLIENT", "ID")))
-    await asyncio.sleep(0)  # both have begun; the call waits for its connection
-    running.cancel()
-    await asyncio.wait([running])
-    assert not calling.done()
-    number = await calling
+    async def connect() -> None:
+        async with Stage(server.url, keys) as stage:
+            pipeline = Pipeline(server.url, ())
+            running = asyncio.create_task(pipeline.run())
+            calling = asyncio.create_task(pipeline.call(pack("CLIENT", "ID")))
+            await asyncio.sleep(0)  # both have begun; the call waits for its connection
+            running.cancel()
+            await asyncio.wait([running])
+            assert not calling.done()
+            number = await calling
 
-    async def is_gone() -> bool:
-        return not await stage.redis.client_list(client_id=[str(number)])
+            async def is_gone() -> bool:
+                return not await stage.redis.client_list(client_id=[str(number)])
 
-    await stage.until(is_gone)
-    with pytest.raises(ConnectionLost):
-        await pipeline.call(pack("PING"))
+            await stage.until(is_gone)
+            with pytest.raises(ConnectionLost):
+                await pipeline.call(pack("PING"))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(connect())
