@@ -161,9 +161,9 @@ class LocalConnection:
 def home_token(home: Path) -> str | None:
     """Return the token of a home, made at its first use, in a file that its owner alone can read; None without a home.
 
-    Raises OSError when it can neither be read nor made, or when others could have read it.
+    Raises OSError as `read_or_make_secret` does. What is no text of a header is a token that nobody can send.
     """
-    return (read_or_make_secret(home / TOKEN_FILE) or None) if home.is_dir() else None
+    return read_or_make_secret(home / TOKEN_FILE).decode(errors="replace") if home.is_dir() else None
 
 
 class Account:

@@ -217,3 +217,9 @@ def test_a_token_is_kept_and_read_by_its_owner_alone(tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         home_token(tmp_path)
     assert home_token(tmp_path / "nowhere") is None
+
+
+def test_a_token_that_a_power_cut_left_empty_lets_nobody_in(tmp_path: Path) -> None:
+    (tmp_path / TOKEN_FILE).touch(0o600)
+    with pytest.raises(OSError, match="is empty: delete it"):
+        home_token(tmp_path)

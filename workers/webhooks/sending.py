@@ -158,7 +158,7 @@ def signing_key(settings: Settings) -> SigningKey:
             raise SettingsError(f"ENGRAMQ_WEBHOOKS_KEY: it has fewer than {LEAST_KEY_CHARS} characters.")
         return SigningKey(settings.webhooks_key.encode())
     try:
-        return SigningKey(read_or_make_secret(settings.home / KEY_FILE).encode())
+        return SigningKey(read_or_make_secret(settings.home / KEY_FILE))
     except OSError as problem:
         raise SettingsError(f"ENGRAMQ_WEBHOOKS_KEY: it is not set, and the home keeps no key: {problem}.") from None
 

@@ -150,6 +150,16 @@ def test_a_key_is_kept_by_the_home_or_set_and_is_long_enough(tmp_path: Path) -> 
         signing_key(read_settings({"ENGRAMQ_HOME": "/nowhere"}))
 
 
+def test_a_key_of_any_bytes_is_used_and_an_empty_one_is_none(tmp_path: Path) -> None:
+    place, kept = tmp_path / "webhooks-key", read_settings({"ENGRAMQ_HOME": str(tmp_path)})
+    place.touch(0o600)
+    with pytest.raises(SettingsError, match="is empty: delete it"):
+        signing_key(kept)
+    place.write_bytes(bytes(range(128, 160)))
+    webhook_id = uuid4()
+    assert signing_key(kept).secret(webhook_id) == signing_key(kept).secret(webhook_id)
+
+
 def test_the_homes_key_is_no_link_to_what_somebody_else_wrote(tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("k" * 32)
     (tmp_path / "theirs").chmod(0o600)
