@@ -3,7 +3,8 @@
 Run as a script (`python -I -S launch.py LENGTH ORDER... PROGRAM...`), because none of this may be done safely between
 the fork and the exec of a Python parent. The process id stays the same through the exec. It imports little: a start
 launches some ten programs, and each module more takes longer than what the launcher does. All of it is imported first:
-another account may not reach the library.
+another account may not reach the library, so UTF-8 is
+the encoding of what it writes: others would be imported.
 """
 
 import ctypes
@@ -47,7 +48,7 @@ def map_root_to(user: int) -> None:
         sys.exit(f"no user namespace: {os.strerror(ctypes.get_errno())}")
     maps = {"setgroups": "deny", "uid_map": f"{user} {outside_user} 1", "gid_map": f"{user} {outside_group} 1"}
     for name, text in maps.items():
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib takes 15 ms
+        with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes 15 ms
             file.write(text)
 
 
