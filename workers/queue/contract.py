@@ -64,7 +64,7 @@ class SessionUse:
     """
 
     namespace: str
-    session: str  # with its principal
+    session: str  # with its principal, percent-encoded: no character of it is special to an array or a key
     instance: int
     intervals: tuple[tuple[int, int], ...] = ()
 

@@ -22,6 +22,7 @@ __all__ = ["world"]
 LIGHTHOUSE = "granite lighthouse keeper wakes before northern gales"
 RECIPE = "granite mortar grinds cumin coriander pepper seeds"
 MONEY = "granite countertop invoice paid twice by mistake"
+SESSION = 'fix "a, {b}"'  # as a caller may name it
 PAIR = (LIGHTHOUSE, RECIPE)
 
 
@@ -39,8 +40,8 @@ async def searched(harness: Harness, **arguments: Any) -> None:
 
 
 async def in_a_session(harness: Harness, **arguments: Any) -> None:
-    await harness.agent.call("begin_session", session="planning")
-    await searched(harness, session="planning", **arguments)
+    await harness.agent.call("begin_session", session=SESSION)
+    await searched(harness, session=SESSION, **arguments)
 
 
 @pytest.mark.promise("CN-37")
@@ -48,7 +49,7 @@ async def in_a_session(harness: Harness, **arguments: Any) -> None:
 async def test_a_pair_that_is_found_in_three_sessions_is_linked(harness: Harness) -> None:
     one, other = [await harness.agent.store(content) for content in PAIR]
     await in_a_session(harness)
-    await searched(harness, session="planning")
+    await searched(harness, session=SESSION)
     await until(lambda: harness.sees("select 1 from co_retrievals where cardinality(instances) = 1"))
     await in_a_session(harness)
     await until(lambda: harness.sees("select 1 from co_retrievals where cardinality(instances) = 2"))
