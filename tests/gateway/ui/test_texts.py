@@ -24,6 +24,8 @@ HOST = '<span class="muted">(example.org)</span>'
         ("> said\n> so", "<blockquote>said\nso</blockquote>"),
         ("run `ls -l`, **stop** *now*", "<p>run <code>ls -l</code>, <strong>stop</strong> <em>now</em></p>"),
         ("2 * 3 * 4 and snake_case_name", "<p>2 * 3 * 4 and snake_case_name</p>"),
+        ("2 ** 3 ** 4, 2**3**4, a**b; c**d", "<p>2 ** 3 ** 4, 2**3**4, a**b; c**d</p>"),
+        ("茶**好**喝", "<p>茶<strong>好</strong>喝</p>"),
         (
             "[the book](https://example.org/?b=1&c=2)",
             f'<p><a href="https://example.org/?b=1&amp;c=2" {REL}>the book</a> {HOST}</p>',
@@ -43,6 +45,7 @@ def test_markdown_is_set_as_people_read_it(text: str, shown: str) -> None:
         ("~~~\ncut in its mid", "cut in its mid"),
         ("``` two words are no language\n# C#", "``` two words are no language\nC#"),
         ("2 ** 3 ** 4, `one", "2 ** 3 ** 4, `one"),
+        ("2**3**4, x = a**b; y = c**d", "2**3**4, x = a**b; y = c**d"),
         ("#tag and # alone\n# ", "#tag and # alone\n# "),
     ],
 )
