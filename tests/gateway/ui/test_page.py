@@ -406,6 +406,19 @@ async def test_a_memory_leads_back_to_the_list_it_was_opened_in(here: Served) ->
         assert page.reader.elements[crumb + 1] == ("a", {"href": back})
 
 
+async def test_only_trusted_memories_are_previewed_without_their_marks(here: Served) -> None:
+    browser = await here.browser("ada")
+    for writer, said in (
+        ("ada", "The pot is U+200B red supports"),
+        ("researcher", "The **pot** is U+200B red untrusted"),
+    ):
+        agent = await here.agent(writer)
+        memory, other = [(await agent.store(text))["id"] for text in ("Tea boils", "The **pot** is\u200b red")]
+        await agent.call("connect", source=memory, target=other, relation="supports")
+        page = await browser.get(f"/ui/memories/{memory}")
+        assert page.text.count(said) == 2, "among what is related, and in its links"
+
+
 async def test_what_is_not_there_is_said_so(here: Served) -> None:
     browser = await here.browser("ada")
     for path in ("/ui/nothing", "/ui/memories/no-id", "/ui/memories/01a2049f-a8df-7000-a158-b088a877225a"):
