@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from itertools import starmap
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
@@ -109,6 +110,9 @@ class _Form:
     def take_memory(self, record: dict[str, Any]) -> None:
         """Write a current memory."""
         raise NotImplementedError
+
+    def abort(self) -> None:
+        """Let go of an export that is not finished."""
 
     def leaves_out(self, record: Mapping[str, Any]) -> bool:
         """Say whether a form without trust, privacy and times leaves a memory out, and count why."""
@@ -225,13 +229,21 @@ class ZippedMarkdownForm(MarkdownForm):
 
     def __init__(self, out: IO[bytes]) -> None:
         self._archive = ZipFile(out, "w", ZIP_DEFLATED)
-        super().__init__(lambda place, text: self._archive.writestr(str(place), text))
+        super().__init__(partial(_keep_in, self._archive))
 
     def close(self) -> int:
         """Write what is left, and the end of the archive."""
         count = super().close()
         self._archive.close()
         return count
+
+    def abort(self) -> None:
+        """Leave the archive without its end, which it would write when it is collected, wherever `out` is by then."""
+        self._archive.fp = None
+
+
+def _keep_in(archive: ZipFile, place: PurePosixPath, text: str) -> None:
+    archive.writestr(str(place), text)
 
 
 def _file_name(text: str) -> str:

@@ -52,6 +52,10 @@ class ExportForm(Protocol):
         """Write what is left; return how many records went out."""
         ...
 
+    def abort(self) -> None:
+        """Let go of an export that is not finished; nothing more is written, not even an end."""
+        ...
+
 
 FORMAT: Final = "engramq.export"  # the type of the first line
 VERSION: Final = 1

@@ -75,6 +75,11 @@ class _Written:
             form.close()
         return self._taken.take()
 
+    def abort(self) -> None:
+        """Leave the file without an end, unless it has one."""
+        if self._form is not None:
+            self._form.abort()
+
 
 async def export_all(page: PageRequest) -> Response:
     """Send the file; what is refused before it begins is shown as on every page."""
@@ -120,6 +125,7 @@ async def _lines(
                 part = await anext(rest)
             state = "whole"
         finally:
+            written.abort()
             with anyio.CancelScope(shield=True), suppress(*CLIENT_ERRORS):
                 await _tell(page, export, far(state))
 
