@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import unicodedata
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
@@ -89,10 +89,13 @@ class _Form:
         self.left_out = Counter[str]()
         self.things = _Things()
         self.written = 0
+        self.held = 0
 
     def write(self, line: bytes) -> object:
         """Take one line of an export."""
         record = json.loads(line)
+        if record["type"] in ("memory", "node", "edge"):
+            self.held += len(line)
         match record["type"]:
             case "memory":
                 if _is_current(record, self.left_out):
@@ -110,6 +113,15 @@ class _Form:
     def take_memory(self, record: dict[str, Any]) -> None:
         """Write a current memory."""
         raise NotImplementedError
+
+    def finish(self) -> Iterator[None]:
+        """Write what is left, a record at a time."""
+        raise NotImplementedError
+
+    def close(self) -> int:
+        """Write all that is left; return how many records went out."""
+        deque(self.finish(), maxlen=0)
+        return self.written
 
     def abort(self) -> None:
         """Let go of an export that is not finished."""
@@ -200,14 +212,14 @@ class MarkdownForm(_Form):
         self._names.setdefault(key(name), 1)
         return name
 
-    def close(self) -> int:
+    def finish(self) -> Iterator[None]:
         """Write a note for each thing, with what it is connected to."""
         for node in self.things.nodes.values():
             name = node["name"]
             edges = self.things.edges.get(node["id"], [])
             properties = {"title": name, "type": node["label"], OWN: {"thing": name, "edges": edges}}
             self._note([THINGS], name, properties, "\n".join([heading_of(name), "", *starmap(line_of, edges)]))
-        return self.written
+            yield
 
 
 class _Folder:
@@ -231,11 +243,11 @@ class ZippedMarkdownForm(MarkdownForm):
         self._archive = ZipFile(out, "w", ZIP_DEFLATED)
         super().__init__(partial(_keep_in, self._archive))
 
-    def close(self) -> int:
+    def finish(self) -> Iterator[None]:
         """Write what is left, and the end of the archive."""
-        count = super().close()
+        yield from super().finish()
         self._archive.close()
-        return count
+        yield
 
     def abort(self) -> None:
         """Leave the archive without its end, which it would write when it is collected, wherever `out` is by then."""
@@ -284,13 +296,13 @@ class Mem0Form(_Form):
         self._out.write((b",\n" if self.written else b"\n") + json.dumps(item, ensure_ascii=False).encode())
         self.written += 1
 
-    def close(self) -> int:
+    def finish(self) -> Iterator[None]:
         """Write the end."""
         for kind, several in (("things of the graph", self.things.nodes), ("edges of the graph", self.things.edges)):
             if several:
                 self.left_out[kind] += len(several) if kind.startswith("things") else sum(map(len, several.values()))
         self._out.write(b"\n]}\n")
-        return self.written
+        yield
 
 
 class McpMemoryForm(_Form):
@@ -320,17 +332,18 @@ class McpMemoryForm(_Form):
         self._observed.setdefault(entity, (kind, []))[1].append(content)
         self.written += 1
 
-    def close(self) -> int:
+    def finish(self) -> Iterator[None]:
         """Write entities and relations. That server knows an entity by its name alone."""
         kinds = {name: kind for name, (kind, _) in self._observed.items()}
         for name, kind in (kinds | {node["name"]: node["label"] for node in self.things.nodes.values()}).items():
             observations = self._observed.get(name, (kind, []))[1]
             self._line({"type": "entity", "name": name, "entityType": kind, "observations": observations})
+            yield
         for source, edges in self.things.edges.items():
             for relation, target in edges:
                 name = self.things.nodes[source]["name"]
                 self._line({"type": "relation", "from": name, "to": target, "relationType": relation})
-        return self.written
+                yield
 
     def _line(self, record: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
@@ -353,7 +366,7 @@ def opened_form(form: ExportFormat, target: Path) -> Iterator[ExportForm]:
     """Open a form at a path where nothing is yet; it has its name once it is whole. Raises Unwritable."""
     if form != ExportFormat.MARKDOWN:
         with new_file(target) as out:
-            yield _FILES[form](out)
+            yield form_into(form, out)
         return
     if target.exists():
         raise Unwritable(f"{str(target)!r} is there already: give another name, or remove it.")

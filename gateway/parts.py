@@ -25,9 +25,9 @@ class BrokenOff(Exception):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a long answer is. `state`: running, whole, broken; `total`: 0 where nobody knows.
+    """How far a long answer is. `state`: running, whole, broken, or large: broken off since its form holds too much.
 
-    `left_out` counts what the form of the file cannot hold, by name.
+    `total`: 0 where nobody knows. `left_out` counts what the form of the file cannot hold, by name.
     """
 
     state: str

@@ -4,6 +4,7 @@ Field names are the columns of the tables. Fields that are not here are passed o
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Protocol, TypeAlias, get_args
@@ -40,16 +41,24 @@ class ExportFormat(StrEnum):
 
 
 class ExportForm(Protocol):
-    """What writes an export in a form; `left_out` counts what that cannot hold, by name."""
+    """What writes an export in a form; `left_out` counts what that cannot hold, by name.
+
+    `held`: bytes of lines of which it may hold something until the end.
+    """
 
     left_out: Counter[str]
+    held: int
 
     def write(self, line: bytes) -> object:
         """Take one line of an export."""
         ...
 
+    def finish(self) -> Iterator[None]:
+        """Write what is left, a record at a time."""
+        ...
+
     def close(self) -> int:
-        """Write what is left; return how many records went out."""
+        """Write all that is left; return how many records went out."""
         ...
 
     def abort(self) -> None:

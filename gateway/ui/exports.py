@@ -8,7 +8,7 @@ that it failed, and the line by which a reader of exports knows the end, or what
 
 import io
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -18,11 +18,12 @@ from starlette.responses import Response, StreamingResponse
 
 from engramq.gateway.parts import BrokenOff, Progress
 from engramq.gateway.router import while_there
+from engramq.gateway.ui.memories import count_memories
 from engramq.gateway.ui.request import PageRequest
 from engramq.schemas.connection import CLIENT_ERRORS
 from engramq.schemas.exports import ExportForm, ExportFormat
 from engramq.schemas.faults import FaultCode, invalid, refuse
-from engramq.schemas.parts import Part
+from engramq.schemas.parts import PART_BYTES, Part
 from engramq.schemas.vocabulary import Scope
 
 # How a file is called at its end, and its type.
@@ -32,6 +33,10 @@ _FILES: Final = {
     ExportFormat.MEM0: ("json", "application/json"),
     ExportFormat.MCP_MEMORY: ("jsonl", "application/jsonl"),
 }
+# Of an export in the form of another program, whose writer holds some of it in the process that serves everybody:
+# memories that may be in one, and bytes of lines of memories, nodes and edges, of texts that are long.
+FORM_MEMORIES: Final = 20_000
+HELD_BYTES: Final = 64 * 1024 * 1024
 _OWN_ID: Final = re.compile(r"[0-9a-f-]{36}")
 _NO_FILE_NAME: Final = re.compile(r"[^\w.-]", re.ASCII)
 _UNBUFFERED: Final = {"x-accel-buffering": "no"}  # else a proxy may take all of it before the browser has any
@@ -43,12 +48,21 @@ class _Taken(io.BytesIO):
     def tell(self) -> int:
         raise io.UnsupportedOperation
 
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return super().tell()
+
     def take(self) -> bytes:
-        """Return it."""
+        """Return them."""
         taken = self.getvalue()
         self.seek(0)
         self.truncate(0)
         return taken
+
+
+class _TooLarge(Exception):
+    """The form holds more of the export than the gateway has room for."""
 
 
 class _Written:
@@ -58,21 +72,34 @@ class _Written:
         self._taken = _Taken()
         files = None if name is ExportFormat.ENGRAMQ else page.site.files
         self._form = None if files is None else files.form_into(name, self._taken)
+        self._rest: Iterator[None] = iter(())
 
     @property
     def left_out(self) -> dict[str, int]:
         """What the form cannot hold, by name."""
         return {} if self._form is None else dict(self._form.left_out)
 
-    async def write(self, part: Part) -> bytes:
-        """Return what comes into the file by these lines."""
-        return part.lines if self._form is None else await anyio.to_thread.run_sync(self._write, self._form, part)
+    async def pieces(self, part: Part) -> AsyncIterator[bytes]:
+        """Yield what comes into the file by these lines; raises _TooLarge."""
+        if self._form is None:
+            yield part.lines
+            return
+        await anyio.to_thread.run_sync(self._write, self._form, part)
+        while piece := await anyio.to_thread.run_sync(self._take):
+            yield piece
 
-    def _write(self, form: ExportForm, part: Part) -> bytes:
+    def _write(self, form: ExportForm, part: Part) -> None:
         for line in part.lines.splitlines():
             form.write(line)
+        if form.held > HELD_BYTES:
+            raise _TooLarge
         if part.is_last:
-            form.close()
+            self._rest = form.finish()
+
+    def _take(self) -> bytes:
+        for _ in self._rest:
+            if self._taken.size >= PART_BYTES:
+                break
         return self._taken.take()
 
     def abort(self) -> None:
@@ -85,7 +112,10 @@ async def export_all(page: PageRequest) -> Response:
     """Send the file; what is refused before it begins is shown as on every page."""
     if not page.may(Scope.ADMIN):
         raise refuse(FaultCode.FORBIDDEN, "An export takes the scope admin.")
-    export, form, project = _own_id(page.entry("export")), _form_of(page), page.entry("project").strip()
+    export, form, project = _own_id(page.entry("export")), _form_of(page), page.entry("project")
+    if form is not ExportFormat.ENGRAMQ and await count_memories(page, project) > FORM_MEMORIES:
+        error = f"The page writes at most {FORM_MEMORIES} memories in another format than its own."
+        raise invalid("format", error, f"Run engramq export --format {form}, or choose a project.")
 
     async def ask(channel: str) -> None:
         await page.call("export_tenant", {"channel": channel, **({"project": project} if project else {})})
@@ -116,14 +146,17 @@ async def _lines(
     async with aclosing(rest):
         try:
             while True:
-                if lines := await written.write(part):
+                async for lines in written.pieces(part):
                     yield lines
-                size += len(lines)
+                    size += len(lines)
                 if part.is_last:
                     break
                 await _tell(page, export, far("running"))
                 part = await anext(rest)
             state = "whole"
+        except _TooLarge:
+            state = "large"
+            raise
         finally:
             written.abort()
             with anyio.CancelScope(shield=True), suppress(*CLIENT_ERRORS):

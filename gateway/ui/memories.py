@@ -269,15 +269,19 @@ async def list_stored_since(page: PageRequest, since: str, limit: int) -> Body:
 async def count_waiting(page: PageRequest, since: str) -> dict[str, int]:
     """Return how many memories are new since a time, how many wait for a decision, and how many proposals do."""
     new, undecided, proposals = await asyncio.gather(
-        _count(page, Partition, stored_since=since, at_most=NEW_COUNTED),
-        _count(page, (Partition.UNTRUSTED,)),
+        count_memories(page, stored_since=since, at_most=NEW_COUNTED),
+        count_memories(page, partitions=(Partition.UNTRUSTED,)),
         page.ask("list_proposals", state=str(ProposalState.PENDING)),
     )
     return {"new": new, "undecided": undecided, "proposals": len(proposals["proposals"])}
 
 
-async def _count(page: PageRequest, partitions: Iterable[Partition], **filters: str | int) -> int:
-    counted = await page.ask("count_memories", partitions=list(partitions), project=EVERY_PROJECT, **filters)
+async def count_memories(
+    page: PageRequest, project: str = "", *, partitions: Iterable[Partition] = Partition, **filters: str | int
+) -> int:
+    """Return how many memories a list of one project, or of all, would show."""
+    place = {"project": project or EVERY_PROJECT, "project_only": bool(project) or None}
+    counted = await page.ask("count_memories", partitions=list(partitions), **place, **filters)
     return sum(span["memory_count"] for span in counted["spans"])
 
 

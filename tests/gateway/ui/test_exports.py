@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 
 from engramq.deploy.exporting import opened_form
 from engramq.gateway.parts import BrokenOff, PartTaker
+from engramq.gateway.ui import exports
 from engramq.schemas.exports import ExportFormat
 from engramq.schemas.keys import Keys
 from engramq.schemas.parts import AHEAD, Part
@@ -191,6 +192,32 @@ async def test_an_archive_that_breaks_off_has_no_end_and_nobody_writes_one_later
     assert (begin[:2], is_zipfile(io.BytesIO(begin))) == (b"PK", False)
     assert "The export broke off." in (await browser.get(progress_of(page))).text
     gc.collect()  # what an archive raises while it is collected fails the test
+
+
+async def test_the_page_names_the_command_for_more_than_it_holds(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for project in ("house", "shop"):
+        await agent.store(f"The key of the {project} is blue", project=project)
+    page = await browser.get(IMPORTS)
+    monkeypatch.setattr(exports, "FORM_MEMORIES", 1)
+    refused = await browser.send(page, EXPORTS, format="mcp-memory")
+    assert (refused.status, "engramq export --format mcp-memory" in refused.text) == (400, True)
+    assert (await browser.send(page, EXPORTS)).status == 200
+    assert (await browser.send(page, EXPORTS, format="mcp-memory", project="shop")).status == 200
+    monkeypatch.setattr(exports, "HELD_BYTES", 100)
+    with pytest.raises(httpx.RemoteProtocolError):
+        await browser.send(page, EXPORTS, format="mcp-memory", project="shop")
+    assert "For so large a file" in (await browser.get(progress_of(page))).text
+
+
+async def test_what_a_format_holds_until_its_end_comes_in_pieces(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for project in ("house", "shop", "yard"):
+        await agent.store(f"The key of the {project} is blue", project=project)
+    monkeypatch.setattr(exports, "PART_BYTES", 1)
+    async with begun(browser, await browser.get(IMPORTS), format="mcp-memory") as parts:
+        pieces = [piece async for piece in parts]
+    assert sorted(json.loads(piece)["name"] for piece in pieces) == ["house", "shop", "yard"]
 
 
 async def test_a_worker_is_a_few_parts_ahead_and_a_lost_part_breaks_the_rest_off(
