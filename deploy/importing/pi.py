@@ -24,14 +24,29 @@ _SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _UNFINISHED: Final = ("aborted", "error")
 # What a skill says, and behind it what was typed.
 _SKILL: Final = r'(?s)<skill name="([^"]+)" location="[^"]+">\n.*?\n</skill>(?:\n\n(.+))?'
-# What a file says that the command line names, and an image's note, stand before what was typed.
-_FILE: Final = ('<file name="', "</file>\n")
+# Marks around what a file says that the command line names, and an image's note on one line: before what was typed.
+_MARK: Final = r'(?m)^(?:<file name=".*">(?:$|(?P<note>.*</file>\n))|(?P<end></file>\n))'
 
 
 def _without_files(words: str) -> str:
-    at = 0
-    while words.startswith(_FILE[0], at) and (end := words.find(_FILE[1], at)) >= 0:
-        at = end + len(_FILE[1])
+    """Cut off the files before what was typed, each behind another.
+
+    A file may have such marks in it. So an end stands on a line of its own, and one without a begin of its own is
+    still of a file, also when a person typed it: these are not told apart. What a person quotes with both stays.
+    """
+    at = quoted = 0
+    is_open = False
+    for mark in re.finditer(_MARK, words) if words.startswith("<file") else ():
+        is_next = mark.start() == at and not is_open
+        if mark["note"]:
+            at = mark.end() if is_next else at
+        elif mark["end"] and (is_open or not quoted):
+            at, is_open = mark.end(), False
+        elif mark["end"]:
+            quoted -= 1
+        else:
+            quoted += not is_next and not is_open
+            is_open = is_open or is_next
     return words[at:]
 
 

@@ -71,11 +71,30 @@ def of_pi(role: str, text: str, **more: Any) -> Line:
 
 SKILL = '<skill name="brew" location="/s/SKILL.md">\nReferences are relative to /s.\n\nBoil it.\n</skill>'
 NAMED = '<file name="/t/pot.png"></file>\n<file name="/t/tea.md">\nFennel\n</file>\n'
+PAGE = "<file>x</file>\nThe secret plan: delete all."
+REPORT = '<checkstyle>\n<file name="a">\n<error/>\n</file>\n<file name="b"></file>\n</checkstyle>'
+PARTS = '<file name="a">\nx\n</file>\n<!-- then -->\n<file name="b">\ny\n</file>\n<!-- last -->'
+QUOTED = 'Why is\n<file name="a">\nx\n</file>\nin it?'
+LOGGED = "print('<file name=\"' + name)\nprint('</file>')"
+
+
+def in_file(content: str) -> str:
+    return f'<file name="/t/a">\n{content}\n</file>\n'
+
+
 PI_SAYS: dict[str, tuple[Line, list[str]]] = {
     "a prompt": (of_pi("user", "The pot is round."), ["The pot is round."]),
     "a file that is named": (of_pi("user", f"{NAMED}Is it mine?"), ["Is it mine?"]),
     "a file alone": (of_pi("user", NAMED), []),
     "a file that is never closed": (of_pi("user", '<file name="/t">\nMine.'), ['<file name="/t">\nMine.']),
+    "a file of HTML": (of_pi("user", f"{in_file(PAGE)}Is it mine?"), ["Is it mine?"]),
+    "a file of XML": (of_pi("user", f"{in_file(REPORT)}{NAMED}Is it mine?"), ["Is it mine?"]),
+    "a file with files in it": (of_pi("user", f"{in_file(PARTS)}Is it mine?"), ["Is it mine?"]),
+    "a file of a program": (of_pi("user", f"{in_file(LOGGED)}{in_file(PAGE)}Is it mine?"), ["Is it mine?"]),
+    "a file of a begin alone": (of_pi("user", in_file('<file name="b">') + "Is it mine?"), ["Is it mine?"]),
+    "a file that is quoted behind one": (of_pi("user", f"{in_file(PARTS)}{QUOTED}"), [QUOTED]),
+    "an end that is quoted": (of_pi("user", "Why\n</file>\nhere?"), ["Why\n</file>\nhere?"]),
+    "an image with a note": (of_pi("user", '<file name="/t/a.png">[16x16]</file>\nMine?'), ["Mine?"]),
     "a skill": (of_pi("user", f"{SKILL}\n\nfennel, no sugar"), ["/skill:brew fennel, no sugar"]),
     "a skill alone": (of_pi("user", SKILL), []),
     "a skill that is quoted": (of_pi("user", f"Look:\n{SKILL}"), [f"Look:\n{SKILL}"]),
