@@ -227,7 +227,7 @@ class _Reading:
 def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]:
     """Yield what a session says, its facts before the turns that they are of; raises OSError and UnusableFile."""
     reading = _Reading(client, _begin(client, session), Transcript(client))
-    if reading.facts.folder:
+    if reading.facts != SessionFacts():
         yield reading.facts
     if session.path.endswith(_OBJECT):
         yield from _said_in_object(reading, session)

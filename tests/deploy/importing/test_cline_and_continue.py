@@ -8,7 +8,7 @@ import pytest
 
 from engramq.deploy.importing.transcript_files import StoredSession
 from engramq.deploy.importing.transcripts import READERS
-from engramq.deploy.local.hooks.turns import Spoken, Turn
+from engramq.deploy.local.hooks.turns import SessionFacts, Spoken, Turn
 from engramq.schemas.vocabulary import TranscriptFormat
 from tests.deploy.importing.agent_homes import milliseconds
 
@@ -152,8 +152,19 @@ def test_a_session_of_continue_is_of_when_it_is_listed_to_have_begun(tmp_path: P
     path = tmp_path / "session.json"
     path.write_text(json.dumps(history_of("session", of_continue("user", "Boil it."))))
     (tmp_path / "sessions.json").write_text(json.dumps(listed))
-    head = READERS[TranscriptFormat.CONTINUE].head(StoredSession(str(path), 1, 0.0))
+    session = StoredSession(str(path), 1, 0.0)
+    head = READERS[TranscriptFormat.CONTINUE].head(session)
     assert (head.session, head.folder, head.began) == ("session", "/work", began)
+    facts = [each for each in READERS[TranscriptFormat.CONTINUE].said(session) if isinstance(each, SessionFacts)]
+    assert facts[-1] == head
+
+
+def test_a_session_of_continue_outside_of_folders_is_of_when_it_began_too(tmp_path: Path) -> None:
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(history_of("session", of_continue("user", "Boil it."), folder="")))
+    (tmp_path / "sessions.json").write_text('[{"sessionId": "session", "dateCreated": "1772445600250"}]')
+    facts, *_ = READERS[TranscriptFormat.CONTINUE].said(StoredSession(str(path), 1, 0.0))
+    assert facts == SessionFacts("session", began="2026-03-02T10:00:00.250000Z")
 
 
 def test_a_message_of_continue_is_known_by_what_was_said_before_it(tmp_path: Path) -> None:
