@@ -1,14 +1,19 @@
 #!/bin/sh
-# Continue CLI 1.5.47: a prompt that is typed while the model works takes the place of the one before it.
+# Continue CLI 1.5.47 loses words in a terminal: a prompt that another follows while the model works, and what is typed
+# behind the name of a skill.
 #
 # Load: in a terminal, with a model played on loopback: one prompt is answered; while the model works on a second one, a
-# third is typed and sent. It waits until the second is answered.
-# Expected: three prompts in the session's file and before the model, as when Esc ends the work on the second one.
-# Real: the second and its answer stay on the screen at most. They are not in the file, and the model is asked the third
-# without them, so "Buy a pot." is lost for the third, which goes on from it, and for whoever resumes the session.
+# third is typed and sent, and waits until the second is answered. Then "/brew green fennel, no sugar" names a skill of
+# the project, once there and once by `cn -p`.
+# Expected: three prompts and the words behind the skill's name in the session's file and before the model, as when Esc
+# ends the work on the second prompt, and as with prompts of the configuration, which get such words appended.
+# Real: the third takes the place of the second. "Buy a pot." and its answer stay on the screen at most, and the model
+# is asked the third without them. In a terminal the skill's line becomes a sentence of the program ("Load the skill
+# using the **Skills** tool ..."), its words are gone; by -p they are told. Nobody says so.
 #
 # Output seen on 2026-11-30:
 #   Continue 1.5.47: typed 3; in the file: ['The kettle is blue.', 'Of two litres, please.']; the model was last told: ['The kettle is blue.', 'Of two litres, please.']
+#   '/brew green fennel, no sugar' is told by -p; in a terminal 'Load the skill using the **Skills** tool and then set the **skill_name** parameter to "brew".' is, and the words are in the file: False
 #
 # Fails if that is no longer so.
 set -eu
@@ -34,6 +39,9 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 program = str(folder / "node_modules" / ".bin" / "cn")
 FIRST, SECOND, THIRD = "The kettle is blue.", "Buy a pot.", "Of two litres, please."
+WORDS = "green fennel, no sugar"
+TYPED = f"/brew {WORDS}"
+LOADED = "Load the skill using the **Skills** tool"
 asked = []  # what the person has said, by each request
 released = threading.Event()
 
@@ -127,7 +135,8 @@ def is_queued():
 
 
 def in_file():
-    (path,) = (each for each in (folder / ".continue" / "sessions").glob("*.json") if each.name != "sessions.json")
+    """Return what the person says in the file of the session in the terminal."""
+    (path,) = {*sessions.glob("*.json")} - by_itself - {sessions / "sessions.json"}
     try:
         history = json.loads(path.read_text())["history"]
     except ValueError:  # it is being written
@@ -138,18 +147,26 @@ def in_file():
 server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
 server.daemon_threads = True
 threading.Thread(target=server.serve_forever, daemon=True).start()
-(folder / "work").mkdir()
-(folder / ".continue").mkdir()
+skill = folder / "work" / ".continue" / "skills" / "brew" / "SKILL.md"
+skill.parent.mkdir(parents=True)
+skill.write_text("---\nname: brew\ndescription: Brew tea\n---\n\nBoil the water first.\n")
+sessions = folder / ".continue" / "sessions"
+sessions.mkdir(parents=True)
 config = folder / ".continue" / "config.yaml"
 config.write_text(
     "name: t\nversion: 1.0.0\nschema: v1\nmodels:\n  - {name: m, provider: openai, model: m, apiKey: none, "
     f'apiBase: "http://127.0.0.1:{server.server_address[1]}/v1", roles: [chat], capabilities: [tool_use]}}\n'
 )
 environment = os.environ | {"HOME": str(folder), "TERM": "xterm-256color", "CONTINUE_TELEMETRY_ENABLED": "0"}
+command = [program, "--config", str(config)]
+quiet = {"stdin": subprocess.DEVNULL, "capture_output": True}
+subprocess.run([*command, "-p", TYPED], cwd=folder / "work", env=environment, check=True, **quiet)
+assert asked[-1] == [TYPED], "by -p the words are told"
+by_itself = {*sessions.glob("*.json")}
 process, descriptor = pty.fork()
 if not process:
     os.chdir(folder / "work")
-    os.execve(program, [program, "--config", str(config)], environment)
+    os.execve(program, command, environment)
 fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
 threading.Thread(target=read_on, daemon=True).start()
 wait_until(lambda: "Ask anything" in shown(), "the prompt")
@@ -162,15 +179,21 @@ time.sleep(2)
 submit(THIRD, is_queued)
 released.set()
 wait_until(lambda: is_asked(THIRD) and in_file()[-1:] == [THIRD], "the third prompt")
+told = asked[-1]
 time.sleep(5)  # so that whatever is still to be written is
 prompts = in_file()
+submit(TYPED, lambda: asked[-1][-1].startswith(LOADED))
+wait_until(lambda: in_file()[-1:] == asked[-1][-1:], "the skill")
+time.sleep(5)
+kept = WORDS in "".join(in_file())
 os.kill(process, signal.SIGKILL)
 os.waitpid(process, 0)
 server.shutdown()
 version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-print(f"Continue {version}: typed 3; in the file: {prompts}; the model was last told: {asked[-1]}")
-assert prompts == [FIRST, THIRD]
-assert asked[-1] == [FIRST, THIRD]
+print(f"Continue {version}: typed 3; in the file: {prompts}; the model was last told: {told}")
+print(f"{TYPED!r} is told by -p; in a terminal {asked[-1][-1]!r} is, and the words are in the file: {kept}")
+assert prompts == told == [FIRST, THIRD]
 assert [each for each in asked if SECOND in each] == [[FIRST, SECOND]], "the model was told it once, and answered"
+assert not kept and WORDS not in "".join(asked[-1])
 PYTHON
 python3 "$folder/look.py" "$folder"
