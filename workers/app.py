@@ -221,10 +221,11 @@ async def run(
     ready: asyncio.Event | None = None,
     handle_signals: bool = True,
     embedder_file: Path | None = None,
+    ends_refused: bool = False,
 ) -> None:
     """Serve these kinds until SIGTERM, SIGINT or `stop`. Waits for PostgreSQL and Redis when they are away.
 
-    `embedder_file`: where a home keeps which embedder makes its vectors.
+    `embedder_file`: where a home keeps which embedder makes its vectors. `ends_refused`: see `open_store`.
 
     Raises NotReady when the database is one that waiting does not mend, SettingsError for an embedder that is none,
     UnsupportedServer when Redis is too old.
@@ -243,7 +244,7 @@ async def run(
             from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
 
             owned.enter_context(recording(settings.otel_endpoint, "engramq-worker"))
-        store = await owned.enter_async_context(await _open_while_loading(settings, model))
+        store = await owned.enter_async_context(await _open_while_loading(settings, model, ends_refused=ends_refused))
         metrics = _metrics(kinds, settings)
         observers: list[BatchObserver] = [] if metrics is None else [metrics.embedded]
         if embedder_file is not None:
@@ -273,12 +274,12 @@ async def run(
         )
 
 
-async def _open_while_loading(settings: Settings, model: Embedder) -> Store:
+async def _open_while_loading(settings: Settings, model: Embedder, *, ends_refused: bool) -> Store:
     """Open the store; where the database is still being made, load a model of our own meanwhile.
 
     Which model a store goes on with is not known before, so that one which is there costs no second model.
     """
-    opening = asyncio.create_task(open_store(settings))
+    opening = asyncio.create_task(open_store(settings, ends_refused=ends_refused))
     try:
         await asyncio.wait([opening], timeout=LOADS_AFTER_S)
         if not opening.done() and isinstance(model, MiniLmEmbedder):
@@ -298,11 +299,11 @@ def _metrics(kinds: Sequence[WorkerKind], settings: Settings) -> WorkerMetrics |
     return WorkerMetrics(kinds, settings)
 
 
-async def open_store(settings: Settings) -> Store:
+async def open_store(settings: Settings, *, ends_refused: bool = False) -> Store:
     """Open the store as soon as the database can be worked with, migrating it if it is behind and the role may.
 
-    Says once a minute what it waits for. Raises NotReady for what waiting does not mend, and where a migration by the
-    owner fails.
+    Says once a minute what it waits for. Raises NotReady for what waiting does not mend. Where a migration is refused
+    somebody may mend that meanwhile, or it `ends_refused`: in a home, whose supervisor says why and tries again.
     """
     owner_url = settings.migrate_database_url or settings.database_url
     said_at, said = 0.0, ""
@@ -319,7 +320,7 @@ async def open_store(settings: Settings) -> Store:
                 applied = await migrate(owner_url)
             except NotReady as problem:
                 is_refused = problem.reason is not Reason.UNREACHABLE
-                if is_refused and settings.migrate_database_url:
+                if is_refused and ends_refused:
                     raise
                 if is_refused and found.reason is Reason.UNREACHABLE:
                     found = problem  # names the statement that is missing, which somebody may run meanwhile
@@ -343,8 +344,12 @@ async def open_store(settings: Settings) -> Store:
 SWITCH_S: Final = 0.0005
 
 
-def serve_kinds(kinds: Sequence[WorkerKind], settings: Settings, embedder_file: Path | None = None) -> None:
+def serve_kinds(
+    kinds: Sequence[WorkerKind], settings: Settings, embedder_file: Path | None = None, *, ends_refused: bool = False
+) -> None:
     """Serve these kinds until SIGTERM or SIGINT. `embedder_file`: of the home whose worker this is.
+
+    `ends_refused`: see `open_store`.
 
     Raises SettingsError, CommandFailed.
     """
@@ -354,7 +359,7 @@ def serve_kinds(kinds: Sequence[WorkerKind], settings: Settings, embedder_file: 
     configure_logging(settings.log_level)
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(COLLECTED_AT)
-    run_in_loop(run(kinds, settings, embedder_file=embedder_file), _loop_factory())
+    run_in_loop(run(kinds, settings, embedder_file=embedder_file, ends_refused=ends_refused), _loop_factory())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

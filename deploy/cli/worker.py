@@ -17,8 +17,10 @@ from engramq.workers.app import serve_kinds
 @click.argument("kinds", metavar="[KIND]...", nargs=-1, type=click.Choice([str(kind) for kind in WorkerKind]))
 @click.option("--all", "every", is_flag=True, help="All kinds in this process.")
 @click.option("--embedder-file", hidden=True, type=click.Path(path_type=Path))  # of a home, which its supervisor names
-def command(kinds: tuple[str, ...], *, every: bool, embedder_file: Path | None) -> None:
+@click.option("--ends-refused", hidden=True, is_flag=True)  # where PostgreSQL is the home's own
+def command(kinds: tuple[str, ...], *, every: bool, embedder_file: Path | None, ends_refused: bool) -> None:
     if every == bool(kinds):
         raise click.UsageError(f"Name worker kinds ({', '.join(WorkerKind)}), or give --all.")
     with servers_for("worker") as settings:
-        serve_kinds([WorkerKind(kind) for kind in kinds] or list(WorkerKind), settings, embedder_file)
+        named = [WorkerKind(kind) for kind in kinds]
+        serve_kinds(named or list(WorkerKind), settings, embedder_file, ends_refused=ends_refused)

@@ -191,7 +191,8 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         home.gateway_socket.unlink(missing_ok=True)
         http.forget()
 
-    if POSTGRES in servers:  # of which the worker is told the owner, so that it migrates: a process less
+    owns = POSTGRES in servers
+    if owns:  # of which the worker is told the owner, so that it migrates: a process less
         with_database[settings.MIGRATE_DATABASE_URL] = owner_url
     else:
         services.append(SupervisedService(MIGRATE, _command(with_database, "migrate"), once=True))
@@ -205,6 +206,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "--all",
             "--embedder-file",
             str(home.embedder),
+            *(["--ends-refused"] if owns else []),
             after=after_redis,
             uses=(POSTGRES,),
         ),

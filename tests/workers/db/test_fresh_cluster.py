@@ -62,15 +62,18 @@ async def test_a_worker_migrates_a_cluster_that_has_not_even_its_role(fresh: Ser
 
 
 @pytest.mark.promise("QP-19")
+@pytest.mark.parametrize("names_owner", [False, True])
 async def test_a_worker_that_may_not_names_the_statements_and_goes_on_when_they_were_run(
-    fresh: Servers, caplog: pytest.LogCaptureFixture
+    fresh: Servers, caplog: pytest.LogCaptureFixture, *, names_owner: bool
 ) -> None:
     administer(fresh.database_url_owner, "create role poor login", f"create database {OWNED} owner poor")
     url = of_database(fresh.postgres, "poor", OWNED)
+    given = {"ENGRAMQ_DATABASE_URL": url} | ({"ENGRAMQ_MIGRATE_DATABASE_URL": url} if names_owner else {})
     with caplog.at_level(logging.WARNING):
-        opening = asyncio.create_task(open_store(read_settings({"ENGRAMQ_DATABASE_URL": url})))
+        opening = asyncio.create_task(open_store(read_settings(given)))
         async with asyncio.timeout(AT_ONCE_S):
             while not caplog.records:
+                assert not opening.done()
                 await asyncio.sleep(0.05)
     told = vars(caplog.records[0])["recovery"]
     assert all(statement.rpartition(" to ")[0].lower() in told.lower() for statement in STATEMENTS[2:])
@@ -82,7 +85,7 @@ async def test_a_worker_that_may_not_names_the_statements_and_goes_on_when_they_
 
 
 @pytest.mark.promise("QP-19")
-async def test_a_worker_ends_where_the_owner_that_it_was_told_cannot_migrate(fresh: Servers) -> None:
+async def test_a_worker_of_a_home_ends_where_the_owner_that_it_was_told_cannot_migrate(fresh: Servers) -> None:
     administer(fresh.database_url_owner, f"create database {OWNED}")
     own = of_database(fresh.postgres, "engramq", OWNED)
     administer(own, "create table memories (id int)")
@@ -90,7 +93,7 @@ async def test_a_worker_ends_where_the_owner_that_it_was_told_cannot_migrate(fre
                           "ENGRAMQ_MIGRATE_DATABASE_URL": own})  # fmt: skip
     async with asyncio.timeout(60):
         with pytest.raises(NotReady, match="tables that engramq did not make"):
-            await open_store(told)
+            await open_store(told, ends_refused=True)
 
 
 @pytest.mark.promise("QP-17", "QP-19")
