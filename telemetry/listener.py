@@ -11,9 +11,8 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from socket import AF_INET, AF_INET6, create_server, has_dualstack_ipv6
 from typing import Final, NamedTuple
@@ -150,13 +149,15 @@ def _response(answer: PageAnswer, with_body: bool) -> bytes:
 
 
 TURNS: Final = b"WATCHDOG=1"
-READY: Final = b"READY=1"
+SERVES: Final = b"READY=1\n" + TURNS
 OFTEN: Final = 3  # times in the time that systemd waits
 
 
 @asynccontextmanager
-async def telling_watchdog(environ: Mapping[str, str] | None = None) -> AsyncIterator[Callable[[], None]]:
-    """Say it for as long as the block lasts, which gets what says that the process serves.
+async def telling_watchdog(
+    environ: Mapping[str, str] | None = None, *, ready: asyncio.Event | None = None
+) -> AsyncIterator[None]:
+    """Say it for as long as the block lasts, and that the process serves, each time, once `ready` is set.
 
     Nothing is said where nobody asks this process.
     """
@@ -164,27 +165,26 @@ async def telling_watchdog(environ: Mapping[str, str] | None = None) -> AsyncIte
     address, microseconds = environ.get("NOTIFY_SOCKET", ""), environ.get("WATCHDOG_USEC", "")
     is_for_us = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     if not (is_for_us and address and microseconds.isdigit()):
-        yield lambda: None
+        yield
         return
     place = "\0" + address[1:] if address.startswith("@") else address
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
         notifier.setblocking(False)
-        telling = asyncio.create_task(_tell(notifier, place, int(microseconds) / 1_000_000 / OFTEN))
+        every_s = int(microseconds) / 1_000_000 / OFTEN
+        telling = asyncio.create_task(_tell(notifier, place, every_s, ready or asyncio.Event()))
         try:
-            yield partial(_say, notifier, READY, place)
+            yield
         finally:
             telling.cancel()
             await asyncio.wait([telling])
 
 
-async def _tell(notifier: socket.socket, place: str, every_s: float) -> None:
+async def _tell(notifier: socket.socket, place: str, every_s: float, ready: asyncio.Event) -> None:
     while True:
-        _say(notifier, TURNS, place)
-        await asyncio.sleep(every_s)
-
-
-def _say(notifier: socket.socket, what: bytes, place: str) -> None:
-    try:
-        notifier.sendto(what, place)
-    except OSError as problem:  # systemd is busy, or begins anew: it waits for the next one
-        log.warning("The watchdog cannot be told", extra={"error": type(problem).__name__})
+        serves = ready.is_set()
+        try:
+            notifier.sendto(SERVES if serves else TURNS, place)
+        except OSError as problem:  # systemd is busy, or begins anew: it waits for the next one
+            log.warning("The watchdog cannot be told", extra={"error": type(problem).__name__})
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.sleep(every_s) if serves else ready.wait(), every_s)

@@ -96,7 +96,7 @@ class Heartbeat:
         with contextlib.suppress(BlockingIOError):
             while self._socket is not None and (said := self._socket.recv(64)):
                 self._was_heard = True
-                self._is_ready = self._is_ready or said == b"READY=1"
+                self._is_ready = self._is_ready or b"READY=1" in said
 
 
 async def until_hung(

@@ -90,16 +90,34 @@ async def test_an_event_loop_that_turns_is_heard(heartbeat: Heartbeat) -> None:
 
 
 async def test_who_serves_says_so_until_another_starts(heartbeat: Heartbeat) -> None:
-    async with asyncio.timeout(10.0), telling_watchdog(heartbeat.variables()) as say_ready:
+    ready = asyncio.Event()
+    async with asyncio.timeout(10.0), telling_watchdog(heartbeat.variables(), ready=ready):
         while not heartbeat.was_heard():
             await asyncio.sleep(0)
         assert not heartbeat.said_ready(), "it lives"
-        say_ready()
-        assert heartbeat.said_ready()
+        ready.set()
+        while not heartbeat.said_ready():
+            await asyncio.sleep(0)
         assert heartbeat.was_heard(), "that is a sign of life too"
         assert heartbeat.said_ready()
         heartbeat.listen()
         assert not heartbeat.said_ready()
+
+
+async def test_who_serves_says_so_again_where_it_could_not_be_told(
+    heartbeat: Heartbeat, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    moved, ready = (tmp_path / "alive").rename(tmp_path / "away"), asyncio.Event()
+    ready.set()
+    async with (
+        asyncio.timeout(10.0),
+        telling_watchdog({**heartbeat.variables(), "WATCHDOG_USEC": "30000"}, ready=ready),
+    ):
+        while "The watchdog cannot be told" not in caplog.text:
+            await asyncio.sleep(0)
+        moved.rename(tmp_path / "alive")
+        while not heartbeat.said_ready():
+            await asyncio.sleep(0)
 
 
 def test_a_new_start_listens_anew(heartbeat: Heartbeat) -> None:
