@@ -234,11 +234,11 @@ async def run(
         model = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key, home=settings.home)
     except ValueError as problem:
         raise SettingsError(str(problem)) from None
-    stop, serving, polling = stop or asyncio.Event(), asyncio.Event(), Polling()
+    stop, ready, polling = stop or asyncio.Event(), ready or asyncio.Event(), Polling()
     health = WorkerHealth(stop, polling.is_under_way)
     async with AsyncExitStack() as owned:
         # Before the database, which may let it wait.
-        await owned.enter_async_context(telling_watchdog(ready=serving))
+        await owned.enter_async_context(telling_watchdog(ready=ready))
         await owned.enter_async_context(health.served(settings))
         if settings.otel_endpoint:
             from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
@@ -268,7 +268,6 @@ async def run(
             stopping=stop,
             observe=None if metrics is None else metrics.observe,
         )
-        serving.set()
         await serve(
             specs, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
         )

@@ -6,12 +6,15 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from uuid import uuid4
 
 import psycopg
 import pytest
 
 from engramq.deploy.cli import main
+from engramq.deploy.local.supervisor.silence import Heartbeat
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
@@ -140,6 +143,37 @@ async def test_a_worker_waits_for_its_database_and_migrates_it_where_it_may(
     with psycopg.connect(later.owner_url) as connection:
         applied = connection.execute("select version from schema_migrations order by version").fetchall()
     assert applied == [(packaged().version,)]
+
+
+async def test_a_worker_says_that_it_serves_once_its_workers_listen(
+    database: Database,
+    redis_url: str,
+    key_prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heartbeat = Heartbeat(tmp_path / "alive")
+    heartbeat.listen()
+    for name, value in heartbeat.variables().items():
+        monkeypatch.setenv(name, value)
+    given = {"ENGRAMQ_DATABASE_URL": database.url, "ENGRAMQ_KEY_PREFIX": key_prefix, "ENGRAMQ_EMBEDDER": "hash"}
+
+    async def until(url: str, happened: Callable[[], bool]) -> None:
+        stop, settings = asyncio.Event(), read_settings(given | {"ENGRAMQ_REDIS_URL": url})
+        serving = asyncio.create_task(run((WorkerKind.UPKEEP,), settings, stop=stop, handle_signals=False))
+        async with asyncio.timeout(20):
+            while not happened():
+                assert not serving.done()
+                await asyncio.sleep(0)
+            stop.set()
+            await serving
+
+    with closing(heartbeat):
+        await until("redis://127.0.0.1:1/0", lambda: "Redis is not there yet" in caplog.text)
+        assert heartbeat.was_heard()
+        assert not heartbeat.said_ready()
+        await until(redis_url, heartbeat.said_ready)
 
 
 async def test_a_worker_process_of_several_kinds_serves_until_it_is_asked_to_stop(
