@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
@@ -27,6 +26,8 @@ SHOWN_AS: Final = "shown_as"  # the verification that the form showed
 EDIT: Final = "edit"
 REWORD: Final = "reword"
 REPLACE: Final = "replace"
+BEFORE: Final = "before"  # the address of the list that leads here
+_LIST: Final = f"{PAGE_PATH}/memories"
 
 # What an update leaves of its old values in the audit log, and an update can write again.
 SET_BACK: Final = ("sector", "confidence", "position", *TIMES)
@@ -318,13 +319,11 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
     memory, refusal = found["memory"], bad_time or refusal
     if memory is None:
         return page.missing("memory")
-    versions, (before, before_name) = await _versions(page, memory), _list_before(page)
+    versions = await _versions(page, memory)
     undone = partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", ""))
     return page.render(
         "memory.html",
         status=status,
-        before=before,
-        before_name=before_name,
         memory=memory,
         links=found.get("links", []),
         versions=versions,
@@ -337,20 +336,28 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         refusal=refusal,
         as_of=as_of,
         verifications=list(Verification),
+        **_list_before(page),
         **_correction(page, memory, refusal),
     )
 
 
-def _list_before(page: PageRequest) -> tuple[str, str]:
+def _list_before(page: PageRequest) -> dict[str, str]:
     """Return the address and the name of the list that somebody came from, with its filters, else that of memories.
 
-    A browser names it when a link is followed.
+    A browser names it when a link is followed; from then on the forms of a memory and its address carry it.
     """
-    before = urlsplit(page.request.headers.get("referer", ""))
-    name = next((name for path, name, *_ in PAGES if path == before.path), "")
-    if not name or before.netloc != page.request.headers.get("host"):
-        return f"{PAGE_PATH}/memories", "Memories"
-    return f"{before.path}?{before.query}" if before.query else before.path, name
+    before = page.entry(BEFORE) or page.query(BEFORE)
+    if not before:
+        host, slash, path = page.request.headers.get("referer", "").partition("://")[2].partition("/")
+        before = f"{slash}{path}" if host == page.request.headers.get("host") else ""
+    name = next((name for path, name, *_ in PAGES if path == before.partition("?")[0]), "")
+    return {BEFORE: before, "before_name": name} if name else {BEFORE: _LIST, "before_name": "Memories"}
+
+
+def _go_to(page: PageRequest, memory_id: str, done: str) -> Response:
+    """Send the visitor to a memory, from which the way back stays that of the form."""
+    before = _list_before(page)[BEFORE]
+    return page.go(f"{_LIST}/{memory_id}", done=done, **({BEFORE: before} if before != _LIST else {}))
 
 
 def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[str, Any]:
@@ -370,7 +377,7 @@ def _as_sent(page: PageRequest, refused: PageCallRefused) -> dict[str, Any]:
     kept = page.form.get(KEPT_TAGS, [])
     memory = {"id": page.request.path_params["memory_id"], "digest": page.entry(SEEN), "tags": kept}
     said = {"entries_said": read_entries(page), "kept_tags": kept, "sectors": list(Sector)}
-    return {"memory": memory, **said, **words_of(page, {"content": ""}, refused.body)}
+    return {"memory": memory, **said, **_list_before(page), **words_of(page, {"content": ""}, refused.body)}
 
 
 async def change_memory(page: PageRequest) -> Response:
@@ -387,10 +394,10 @@ async def change_memory(page: PageRequest) -> Response:
         return reply
     if reply["status"] == "superseded":
         done = "decided" if page.request.path_params["action"] == REPLACE else outcome_of(reply)
-        return page.go(f"/ui/memories/{reply['new']['id']}", done=done)
+        return _go_to(page, reply["new"]["id"], done)
     if reply["status"] == "erased":
-        return page.go("/ui/memories", done=outcome_of(reply))
-    return page.go(f"/ui/memories/{page.request.path_params['memory_id']}", done=outcome_of(reply))
+        return page.go(_LIST, done=outcome_of(reply))
+    return _go_to(page, page.request.path_params["memory_id"], outcome_of(reply))
 
 
 async def carry_out(page: PageRequest) -> Body | Response:

@@ -390,35 +390,6 @@ async def test_each_filter_that_counts_is_named_and_taken_away(here: Served) -> 
     assert ("details", {"class": "filters"}) in page.reader.elements, "the list is not pushed away"
 
 
-async def test_a_memory_leads_back_to_the_list_it_was_opened_in(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
-    place = f"/ui/memories/{(await agent.store('Ada drinks tea'))['id']}"
-    for before, back in (
-        (f"{browser.origin}/ui/memories?q=tea&state=archived", "/ui/memories?q=tea&state=archived"),
-        (f"{browser.origin}/ui/inbox", "/ui/inbox"),
-        (f"{browser.origin}{place}", "/ui/memories"),
-        ("https://example.org/ui/inbox?x", "/ui/memories"),
-        ("", "/ui/memories"),
-    ):
-        browser.client.headers["referer"] = before
-        page = await browser.get(place)
-        crumb = page.reader.elements.index(("p", {"class": "crumbs"}))
-        assert page.reader.elements[crumb + 1] == ("a", {"href": back})
-
-
-async def test_only_trusted_memories_are_previewed_without_their_marks(here: Served) -> None:
-    browser = await here.browser("ada")
-    for writer, said in (
-        ("ada", "The pot is U+200B red supports"),
-        ("researcher", "The **pot** is U+200B red untrusted"),
-    ):
-        agent = await here.agent(writer)
-        memory, other = [(await agent.store(text))["id"] for text in ("Tea boils", "The **pot** is\u200b red")]
-        await agent.call("connect", source=memory, target=other, relation="supports")
-        page = await browser.get(f"/ui/memories/{memory}")
-        assert page.text.count(said) == 2, "among what is related, and in its links"
-
-
 async def test_what_is_not_there_is_said_so(here: Served) -> None:
     browser = await here.browser("ada")
     for path in ("/ui/nothing", "/ui/memories/no-id", "/ui/memories/01a2049f-a8df-7000-a158-b088a877225a"):
