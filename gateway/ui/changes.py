@@ -31,7 +31,9 @@ async def show_changes(page: PageRequest) -> Response:
     entries: list[Body] | None = None
     refusal = None
     try:
-        stored, entries = await asyncio.gather(list_stored_since(page, since, CHANGES_ROWS), _entries(page, since))
+        stored, entries = await asyncio.gather(
+            list_stored_since(page, since, CHANGES_ROWS, page.query("cursor")), _entries(page, since)
+        )
     except PageCallRefused as refused:
         if refused.status != 400:
             raise

@@ -260,9 +260,9 @@ async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -
     return await page.ask("list_recent_memories", limit=limit, cursor=page.query("cursor"), **filters.of_list)
 
 
-async def list_stored_since(page: PageRequest, since: str, limit: int) -> Body:
+async def list_stored_since(page: PageRequest, since: str, limit: int, cursor: str = "") -> Body:
     """Return the newest memories that were stored since a time, of every project and partition, from the cursor on."""
-    place = {"limit": limit, "cursor": page.query("cursor")}
+    place = {"limit": limit, "cursor": cursor}
     return await page.ask("list_recent_memories", stored_since=since, partitions=list(Partition), **ANYWHERE, **place)
 
 

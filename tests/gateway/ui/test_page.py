@@ -460,4 +460,4 @@ async def test_what_is_new_is_counted_no_further_than_it_is_shown(
     agent, browser = await here.agent("ada"), await here.browser("ada")
     for word in ("tea", "coffee", "water"):
         await agent.call("store_memory", content=f"Ada drinks {word}")
-    assert "Not seen yet 2+" in (await browser.get("/ui")).text
+    assert "Not seen yet 2+" in (await browser.get("/ui", cursor="of another page")).text
