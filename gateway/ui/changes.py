@@ -67,7 +67,7 @@ async def note_seen(page: PageRequest) -> Response:
     """Remember until when the visitor has seen what changed: when the page that says so was made."""
     response = page.go(f"{PAGE_PATH}/changes")
     response.set_cookie(
-        _cookie(page), page.entry("until"), max_age=_KEPT_S, path=PAGE_PATH, httponly=True, samesite="strict"
+        _cookie(page), page.entry("until"), max_age=_KEPT_S, path=PAGE_PATH, httponly=True, samesite="lax"
     )
     return response
 

@@ -101,7 +101,7 @@ async def choose(page: PageRequest) -> Response:
     if wanted not in page.site.templates:
         raise invalid("language", "There is no such language.", f"There are {', '.join(page.site.templates)}.")
     response = page.go(_own_path(page.entry("next")))
-    response.set_cookie(LANGUAGE_COOKIE, wanted, max_age=_YEAR_S, path=PAGE_PATH, httponly=True, samesite="strict")
+    response.set_cookie(LANGUAGE_COOKIE, wanted, max_age=_YEAR_S, path=PAGE_PATH, httponly=True, samesite="lax")
     return response
 
 

@@ -207,6 +207,7 @@ def test_a_theme_that_was_chosen_stays(opened: Callable[..., Watched]) -> None:
     assert light != dark
     page = seen.go("/ui/inbox")
     assert page.evaluate(background) == dark
+    assert {each["name"]: each["sameSite"] for each in page.context.cookies()}["engramq_theme"] == "Lax"
     blocking = "performance.getEntriesByType('resource').filter((one) => one.renderBlockingStatus === 'blocking')"
     assert page.evaluate(f"{blocking}.map((one) => one.name.split('/').pop())") == ["page.css"]
 

@@ -25,7 +25,7 @@
   find("[data-theme-switch]")?.addEventListener("click", () => {
     const theme = isDark() ? "light" : "dark";
     document.documentElement.dataset.theme = theme;
-    document.cookie = `engramq_theme=${theme}; path=/ui; max-age=31536000; samesite=strict`;
+    document.cookie = `engramq_theme=${theme}; path=/ui; max-age=31536000; samesite=lax`;
     document.dispatchEvent(new CustomEvent("engramq:theme"));
   });
 

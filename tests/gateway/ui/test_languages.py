@@ -127,6 +127,8 @@ async def test_a_german_page_stays_german_and_goes_back(here: Served) -> None:
         assert word in page.text, word
     english = await browser.send(page, "/ui/language", language="en")
     assert (english.path, "New memory" in english.text) == ("/ui/memories", True)
+    kept = english.response.history[0].headers["set-cookie"].lower()
+    assert "samesite=lax" in kept, "a link from another site shows the page in this language too"
     refused = await browser.send(english, "/ui/language", language="xx")
     assert (refused.status, "no such language" in refused.text) == (400, True)
 
