@@ -124,7 +124,7 @@ def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
 
 
 class AttemptLimit:
-    """Counts attempts of each who makes them: failed authentications by `network_of` an address, sign-ins by principal.
+    """Counts attempts of each who makes them, as sign-ins by principal.
 
     So one who tries all the time keeps nobody else out.
     """
@@ -147,7 +147,14 @@ class AttemptLimit:
             raise refuse(FaultCode.RATE_LIMITED, self._error, retry_after_s=round(wait_s, 1))
 
 
-FAILURES: Final = "Authentication failed too often."
+class FailureLimit(AttemptLimit):
+    """Counts failed authentications by the network of an address."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        super().__init__("Authentication failed too often.", clock)
+
+    def _take(self, who: Hashable, count: float) -> None:
+        super()._take(network_of(str(who)), count)
 
 
 def network_of(address: str) -> str:

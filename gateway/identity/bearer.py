@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import Scope as ConnectionScope
 
 from engramq.gateway.identity.authorization import Caller, token_caller
-from engramq.gateway.limits import FAILURES, AttemptLimit, SharedWork, network_of
+from engramq.gateway.limits import FailureLimit, SharedWork
 from engramq.gateway.queue.bus import Bus
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.envelope import Answer, Principal
@@ -93,7 +93,7 @@ class Bearer:
     def __init__(self, authenticator: Authenticator, resource: Resource) -> None:
         self._authenticator = authenticator
         self._resource = resource
-        self._failures = AttemptLimit(FAILURES)
+        self._failures = FailureLimit()
 
     async def authenticate(self, scope: ConnectionScope) -> Caller | Response:
         """Return the caller of a request, or the answer to one without a good token: 401, 429 or 503."""
@@ -101,7 +101,7 @@ class Bearer:
         presented = request.headers.getlist("authorization")
         if not any(header.partition(" ")[0].lower() == "bearer" for header in presented):
             return self._challenge(request, "A bearer token is needed.")
-        address = network_of(request.client.host if request.client is not None else "")
+        address = request.client.host if request.client is not None else ""
         token = _BEARER.fullmatch(presented[0]) if len(presented) == 1 else None
         try:
             admit = partial(self._failures.check, address)

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
-from engramq.gateway.limits import FAILURES, AttemptLimit, network_of
+from engramq.gateway.limits import AttemptLimit, FailureLimit
 from engramq.gateway.router import PAGE_PATH
 from engramq.schemas.connection import CLIENT_ERRORS, run
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
@@ -157,7 +157,7 @@ class SignIn:
         self._authenticator = authenticator
         self._owner = owner
         self._public_url = public_url
-        self._failures = AttemptLimit(FAILURES)
+        self._failures = FailureLimit()
         self._sign_ins = AttemptLimit("This principal signs in too often.")
 
     async def visitor(self, request: Request) -> Visitor:
@@ -178,7 +178,7 @@ class SignIn:
         Raises EngramqError: `rate_limited` after too many failures from one address or sign-ins of one principal,
         `unavailable`.
         """
-        address = network_of(request.client.host if request.client is not None else "")
+        address = request.client.host if request.client is not None else ""
         caller = await self._authenticator.caller_of(token, partial(self._failures.check, address)) if token else None
         if caller is None:
             self._failures.note(address)
