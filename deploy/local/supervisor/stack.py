@@ -209,6 +209,8 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             *(["--ends-refused"] if owns else []),
             after=after_redis,
             uses=(POSTGRES,),
+            # Where another database is away, callers are to hear so from the worker, and not to wait for it.
+            says_ready=owns,
         ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
         _program(
@@ -318,12 +320,13 @@ def _program(
     uses: tuple[str, ...] = (),
     before: Callable[[], None] = lambda: None,
     is_ready: Callable[[], bool] | None = None,
+    says_ready: bool = False,
     tend: Callable[[], str] | None = None,
     sockets: tuple[Path, ...] = (),
 ) -> SupervisedService:
     """A process of ours, which says again and again that its event loop turns. `before` runs before each start.
 
-    Without `is_ready` it is ready once it says so.
+    Where it `says_ready` it is ready once it does.
     """
     alive = home.run / f"{name}.alive"
     heartbeat = silence.Heartbeat(alive)
@@ -340,7 +343,7 @@ def _program(
         after=after,
         uses=uses,
         prepare=prepare,
-        is_ready=is_ready or heartbeat.said_ready,
+        is_ready=heartbeat.said_ready if says_ready else is_ready,
         tend=tend,
         sockets=(*sockets, alive),
         answers=heartbeat.was_heard,

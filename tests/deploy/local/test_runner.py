@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.supervisor import silence
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState
-from engramq.deploy.local.supervisor.stack import SupervisedService
+from engramq.deploy.local.supervisor.stack import GATEWAY, WORKER, SupervisedService, default_stack
 from engramq.deploy.local.supervisor.state import StateFile
 from tests.deploy.helpers import identity
 
@@ -107,6 +108,24 @@ async def test_what_answers_while_it_starts_has_its_time(tmp_path: Path, monkeyp
         while runner.state is not ServiceState.READY:
             await asyncio.sleep(0.01)
         assert runner.restarts == 0
+
+
+async def test_a_worker_whose_other_database_is_away_is_ready_to_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    home.ensure()
+    heartbeats = {name: silence.Heartbeat(home.run / f"{name}.alive") for name in (GATEWAY, WORKER)}
+    monkeypatch.setattr(silence, "Heartbeat", lambda path: heartbeats[path.stem])
+    away = {settings.DATABASE_URL: "postgresql://127.0.0.1:1/away", settings.REDIS_URL: "redis://127.0.0.1:1/0"}
+    (worker,) = [service for service in default_stack(home, away).services if service.name == WORKER]
+    with contextlib.closing(heartbeats[WORKER]):
+        async with running(worker, tmp_path) as runner:
+            while runner.state is not ServiceState.READY:
+                await asyncio.sleep(0.01)
+            while "Waiting for the database" not in "".join(runner.last_lines):
+                await asyncio.sleep(0.01)
+            assert runner.restarts == 0
 
 
 @pytest.mark.parametrize("half", ["is_ready", "tend", "answers"])
