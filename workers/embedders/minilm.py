@@ -5,8 +5,9 @@ Implements `interface.Embedder`. Each run takes one thread beside the event loop
 cores: two threads a run cost 3 to 17 % more.
 
 Int8 arithmetic takes 2.4 times less where the CPU has instructions for it, at no loss of recall. Its vectors are those
-of a model with an id of its own: a store goes on as it began (see `adopt`), and a new one begins with what is faster
-here. In a store that began with float32, questions alone are embedded in int8, if that is faster.
+of a model with an id of its own: a store goes on as it began (see `adopt`), and a new one begins with int8 where the
+CPU has them, else with what is measured to be faster. In a store that began with float32, questions alone are embedded
+in int8, if that is faster.
 """
 
 import logging
@@ -142,10 +143,11 @@ class MiniLmEmbedder(Embedder):
     """Load on first use; embed sorted by length, in runs of at most 32 texts and about 1,000 padded tokens."""
 
     def __init__(self, *, threads: int = 1, folder: Path = FOLDER, arithmetic: Arithmetic | None = None) -> None:
-        """`threads` is what one run may use; `folder` holds the files; `arithmetic` None: what is faster here."""
+        """`threads` is what one run may use; `folder` holds the files; `arithmetic` None: see `_sessions`."""
         self._threads = threads
         self._folder = folder
         self._arithmetic = arithmetic
+        self._spare: dict[Arithmetic, Session] = {}  # of the model before, for the next one that is loaded
         cores = usable_cores()
         self._batches = BatchLimits(texts=TEXTS_PER_RUN, concurrent=cores, alone=True)
         self._model = LazyModel(self._load, at_once=cores, closed_reason="the minilm embedder is closed")
@@ -168,6 +170,8 @@ class MiniLmEmbedder(Embedder):
         if found is not None and found is not self._arithmetic:
             with self._model.another():  # nothing loads before the first text
                 self._arithmetic = found
+                if (former := self._model.loaded) is not None:
+                    self._spare = {session.arithmetic: session for session in (former.kept, former.asked) if session}
         return found is not None
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
@@ -192,6 +196,7 @@ class MiniLmEmbedder(Embedder):
 
     async def aclose(self) -> None:
         self._model.close()
+        self._spare.clear()
 
     def _load(self) -> _Loaded:
         encoder = TokenEncoder(self._folder)
@@ -200,20 +205,27 @@ class MiniLmEmbedder(Embedder):
         self._arithmetic = self._arithmetic or fastest
         loaded = _Loaded(encoder, sessions.get(self._arithmetic), sessions[fastest])
         sessions.clear()  # the slower one of a new store goes with it
+        self._spare.clear()
         return_freed_memory()
         return loaded
 
     def _sessions(self) -> dict[Arithmetic, Session]:
-        """Load what may be used: int8 if it can be had, and float32 unless the store began with int8, or will."""
+        """Load what may be used: int8 if it can be had, and float32 unless the store began with int8, or will.
+
+        A new store does so without a comparison where the CPU multiplies int8.
+        """
         sessions: dict[Arithmetic, Session] = {}
         try:
-            sessions[Arithmetic.INT8] = Session(self._folder, Arithmetic.INT8, threads=self._threads)
+            sessions[Arithmetic.INT8] = self._session(Arithmetic.INT8)
         except EmbedderUnavailable as problem:
             log.warning("No int8 arithmetic: float32 is used", extra={"reason": problem.reason})
         begins_with_int8 = self._arithmetic is None and multiplies_int8()
         if not (sessions and (begins_with_int8 or self._arithmetic is Arithmetic.INT8)):
-            sessions[Arithmetic.FLOAT32] = Session(self._folder, Arithmetic.FLOAT32, threads=self._threads)
+            sessions[Arithmetic.FLOAT32] = self._session(Arithmetic.FLOAT32)
         return sessions
+
+    def _session(self, arithmetic: Arithmetic) -> Session:
+        return self._spare.get(arithmetic) or Session(self._folder, arithmetic, threads=self._threads)
 
 
 def _run(loaded: _Loaded, batch: Sequence[Sequence[int]], *, questions: bool) -> Vectors:
@@ -245,14 +257,14 @@ def multiplies_int8() -> bool:
 
 
 def _fastest(sessions: Mapping[Arithmetic, Session]) -> Arithmetic:
-    """Return what questions are embedded with, and what a new store begins with: measured, not guessed."""
-    if len(sessions) == 1:
-        return next(iter(sessions))
-    # In turns, so that whoever else is busy is in the way of both.
-    turns = [{arithmetic: session.run_ms() for arithmetic, session in sessions.items()} for _ in range(_TURNS)]
-    taken = {arithmetic: min(turn[arithmetic] for turn in turns[1:]) for arithmetic in sessions}
-    faster = taken[Arithmetic.INT8] < _FASTER * taken[Arithmetic.FLOAT32]
-    found = Arithmetic.INT8 if faster else Arithmetic.FLOAT32
+    """Return what questions are embedded with, and what a new store begins with: of two the faster one, as measured."""
+    found, taken = next(iter(sessions)), dict[Arithmetic, float]()
+    if len(sessions) > 1:
+        # In turns, so that whoever else is busy is in the way of both.
+        turns = [{arithmetic: session.run_ms() for arithmetic, session in sessions.items()} for _ in range(_TURNS)]
+        taken = {arithmetic: min(turn[arithmetic] for turn in turns[1:]) for arithmetic in sessions}
+        faster = taken[Arithmetic.INT8] < _FASTER * taken[Arithmetic.FLOAT32]
+        found = Arithmetic.INT8 if faster else Arithmetic.FLOAT32
     log.info(
         "Arithmetic chosen",
         extra={"arithmetic": found} | {f"{arithmetic}_ms": round(ms, 2) for arithmetic, ms in taken.items()},

@@ -1,6 +1,7 @@
 """The bundled model: its vectors, the runs in which it embeds, and what a question asks apart from the names in it."""
 
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -175,7 +176,10 @@ async def test_a_new_store_begins_with_what_is_faster_here(monkeypatch: pytest.M
         await model.aclose()
 
 
-async def test_a_new_store_on_a_cpu_that_multiplies_int8_loads_that_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_store_on_a_cpu_that_multiplies_int8_loads_that_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     loaded, load = [], Session.__init__
 
     def note(session: Session, folder: Path, arithmetic: Arithmetic, *, threads: int) -> None:
@@ -187,10 +191,11 @@ async def test_a_new_store_on_a_cpu_that_multiplies_int8_loads_that_alone(monkey
     model = MiniLmEmbedder()
     await model.warm()
     assert loaded == [Arithmetic.INT8]
+    assert [vars(record)["arithmetic"] for record in caplog.records if record.message == "Arithmetic chosen"] == loaded
     assert model.spec.sha256 == Arithmetic.INT8.sha256
     assert model.adopt(Arithmetic.FLOAT32.sha256)
     await model.warm()
-    assert loaded == [Arithmetic.INT8, Arithmetic.INT8, Arithmetic.FLOAT32], "a store that began so goes on"
+    assert loaded == [Arithmetic.INT8, Arithmetic.FLOAT32], "a store that began so goes on, and int8 answers questions"
     await model.aclose()
 
 
