@@ -337,7 +337,12 @@ class McpMemoryForm(_Form):
         kinds = {name: kind for name, (kind, _) in self._observed.items()}
         for name, kind in (kinds | {node["name"]: node["label"] for node in self.things.nodes.values()}).items():
             observations = self._observed.get(name, (kind, []))[1]
-            self._line({"type": "entity", "name": name, "entityType": kind, "observations": observations})
+            head = json.dumps({"type": "entity", "name": name, "entityType": kind}, ensure_ascii=False)
+            self._out.write(f'{head[:-1]}, "observations": ['.encode())  # piece by piece: all may be of one entity
+            for number, text in enumerate(observations):
+                self._out.write(f"{', ' if number else ''}{json.dumps(text, ensure_ascii=False)}".encode())
+                yield
+            self._out.write(b"]}\n")
             yield
         for source, edges in self.things.edges.items():
             for relation, target in edges:

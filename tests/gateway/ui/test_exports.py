@@ -212,12 +212,14 @@ async def test_the_page_names_the_command_for_more_than_it_holds(here: Served, m
 
 async def test_what_a_format_holds_until_its_end_comes_in_pieces(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
-    for project in ("house", "shop", "yard"):
-        await agent.store(f"The key of the {project} is blue", project=project)
+    texts = [f"The key of the {room} is blue" for room in ("hall", "shop", "yard")]
+    for text in texts:
+        await agent.store(text, project="house")
     monkeypatch.setattr(exports, "PART_BYTES", 1)
     async with begun(browser, await browser.get(IMPORTS), format="mcp-memory") as parts:
         pieces = [piece async for piece in parts]
-    assert sorted(json.loads(piece)["name"] for piece in pieces) == ["house", "shop", "yard"]
+    entity = json.loads(b"".join(pieces))
+    assert (len(pieces), entity["name"], sorted(entity["observations"])) == (4, "house", texts)
 
 
 async def test_a_worker_is_a_few_parts_ahead_and_a_lost_part_breaks_the_rest_off(
