@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engramq.gateway.identity import bearer
-from engramq.gateway.limits import AttemptLimit
+from engramq.gateway.limits import FailureLimit
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import GUARDS
@@ -70,11 +70,11 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
 ) -> None:
     seen: list[Hashable] = []
 
-    class Noting(AttemptLimit):
+    class Noting(FailureLimit):
         def note(self, who: Hashable) -> None:
             seen.append(who)
 
-    monkeypatch.setattr(bearer, "AttemptLimit", Noting)
+    monkeypatch.setattr(bearer, "FailureLimit", Noting)
     for proxies in ("", "10.0.0.0/8", "127.0.0.0/8"):
         async with guarded(redis_url, Keys(keys.prefix + proxies[:2]), trusted_proxies=proxies) as (site, _):
             forwarded: dict[str, Any] = {"x_forwarded_for": "203.0.113.9", "x_forwarded_proto": "https"}

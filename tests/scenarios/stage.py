@@ -163,7 +163,7 @@ async def running_workers(settings: Settings, *kinds: WorkerKind) -> AsyncIterat
 def _opened_before(store: Store) -> Iterator[None]:
     """Have workers that start within the block use this store, and leave it open."""
 
-    async def open_store(_settings: Settings) -> AbstractAsyncContextManager[Store]:
+    async def open_store(_settings: Settings, **_ended: bool) -> AbstractAsyncContextManager[Store]:
         store._tenants.clear()  # namespaces went with the rows of the test before
         return nullcontext(store)
 
