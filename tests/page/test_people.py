@@ -194,6 +194,8 @@ def test_the_tab_key_reaches_the_content_first_and_everything_then(opened: Calla
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="New memory")).to_be_focused()
+    page.keyboard.press("Tab")
     expect(page.locator("#q")).to_be_focused()
 
 
