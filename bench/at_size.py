@@ -327,7 +327,7 @@ def measure_front(at: Site, load: Load) -> None:
         with stdio_client(environment) as client:
             client.initialize()
             client.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
-            _search(at, client, WARMING)  # before the status, which fails while no worker lives yet
+            _search(at, client, WARMING)
             home_kinds = kinds_of(stack_processes(environment))
             kinds = {**at.stack.kinds, **home_kinds, "front": Kind((client.process.pid,))}
             rounds = []
@@ -393,6 +393,8 @@ SLICE_S: Final = 0.5  # of searching while the import runs
 def measure_import(at: Site, rows: int) -> None:
     """Import so many rows alone, then as many while one caller searches."""
     contents = at.texts.mixed(rows + 1)
+    python, mem0_rows = os.environ.get(MEM0_PYTHON), contents[: MEM0_ROWS + mem0_adds.WARMING]
+    adds = _add_to_mem0(python, mem0_rows) if python else None  # first: what follows an import takes cores from it
     before = asyncio.run(_batch_rate(at, contents))
     started = time.perf_counter()
     with _importing(at, contents[:rows]) as running:
@@ -402,8 +404,7 @@ def measure_import(at: Site, rows: int) -> None:
     at.report.ratio("import_rate", [rows / seconds / statistics.mean(rates)], rows=rows, rows_per_s=rows / seconds,
                     embedder_per_s=statistics.mean(rates), found=asyncio.run(_finds(at, contents[rows - 1])),
                     worker_peak_rss_mb=peak_rss_mb(at.stack.kinds["worker"].all_pids()))  # fmt: skip
-    if python := os.environ.get(MEM0_PYTHON):
-        adds = _add_to_mem0(python, contents[: MEM0_ROWS + mem0_adds.WARMING])
+    if adds is not None:
         at.report.ratio("import_over_mem0", [rows / seconds / adds["rows_per_s"]], rows=rows, rows_per_s=rows / seconds,
                         mem0_rows=adds["rows"], mem0_rows_per_s=adds["rows_per_s"])  # fmt: skip
     _measure_searches_meanwhile(at, at.texts.mixed(rows))

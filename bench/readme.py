@@ -130,15 +130,15 @@ def _of_library() -> str:
 
 
 def _of_speed(lines: Sequence[Line]) -> Iterator[str]:
-    """Yield the rows of one caller and of an import, at the most memories that were measured."""
+    """Yield the rows of one caller, at the most memories that were measured, and of an import."""
     most = max(line["memories"] for line in lines)
     ratios = latest_ratios(lines)
     for tool in ("search", "store"):
         called = _last(lines, measure="calls", memories=most, tool=tool, callers=1)
         measured = f"{called['p50_ms']:.0f} ms (p50, one caller, {most:,} memories)"
         yield f"| [{tool}](docs/benchmarks.md) | {measured} | {_compared(f'{tool}_p50', ratios[f'{tool}_p50', most])} |"
-    imported = _last(lines, measure="ratio", memories=most, row="import_rate")
-    measured = f"{imported['rows_per_s']:.0f} rows/s"
+    imported = _last(lines, measure="ratio", row="import_rate")
+    measured = f"{imported['rows_per_s']:.0f} rows/s ({imported['rows']:,} rows)"
     yield f"| [import](docs/benchmarks.md) | {measured} | {_compared('import_rate', imported['ratio'])} |"
 
 

@@ -102,8 +102,8 @@ def bare_python() -> float:
 
 
 def stack_processes(environment: dict[str, str]) -> list[int]:
-    """Return the process ids of the stack: the supervisor and all below it."""
-    status = subprocess.run([ENGRAMQ, "status", "--json"], env=environment, capture_output=True, text=True, check=True)
+    """Return the process ids of the stack, also while it starts: the supervisor and all below it."""
+    status = subprocess.run([ENGRAMQ, "status", "--json"], env=environment, capture_output=True, text=True, check=False)
     return with_descendants([int(json.loads(status.stdout)["pid"])])
 
 
