@@ -19,8 +19,6 @@ from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import SessionUse
 
-DEBOUNCE_S: Final = 0.5  # searches of this long become one statement for each namespace,
-BUSY_S: Final = 3.0  # or of this long while somebody waits for the process
 PAIRS_MAX: Final = 20_000  # that wait; beyond, further ones are left out: it is best effort
 PAIRS_AT_ONCE: Final = 500  # of one transaction
 
@@ -70,7 +68,7 @@ class CoRetrievals:
         self._rules = rules
         self._noted: dict[str, dict[Ids, Together]] = {}
         self._waiting = 0
-        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping, activity=activity, at_most_s=BUSY_S)
+        self._debounce = Debounce.of_notes(self._write_all, activity, stopping)
 
     async def note(self, memories: Sequence[Memory], use: SessionUse | None) -> None:
         """Note what a search has found, best first. Raises EngramqError or ResultUnknown when it cannot be written.

@@ -11,6 +11,8 @@ log = logging.getLogger(__name__)
 
 QUIET_S: Final = 0.05  # without a command before a pause ends: a lone caller's next call comes sooner than that
 BETWEEN_BATCHES_S: Final = 2.0  # of one bulk load: a longer gap ends it
+NOTES_S: Final = 0.5  # calls of this long leave notes for one statement,
+BUSY_S: Final = 3.0  # or of this long while somebody waits for the process
 AT_ONCE: Final = 4
 WAITING_MAX: Final = 1_000
 
@@ -97,6 +99,13 @@ class Debounce:
         self._stopping = stopping or asyncio.Event()
         self._activity = activity or Activity()
         self._requested = self._running = False
+
+    @classmethod
+    def of_notes(
+        cls, work: Callable[[], Awaitable[None]], activity: Activity, stopping: asyncio.Event | None
+    ) -> "Debounce":
+        """Return one whose work makes one statement for each namespace of the notes that calls have left."""
+        return cls(work, NOTES_S, stopping, activity=activity, at_most_s=BUSY_S)
 
     async def soon(self) -> None:
         """Run the work after a while, unless another caller is about to; raises what `work` raises."""

@@ -40,8 +40,6 @@ from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
 
-DEBOUNCE_S: Final = 0.5  # notes of this long become one statement for each namespace,
-BUSY_S: Final = 3.0  # or of this long while somebody waits for the process
 # How long each statement of a search may take, and none after its caller has stopped waiting.
 SEARCH_S: Final = 4.0
 NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
@@ -54,7 +52,7 @@ class Usage:
         self._store = store
         self._notes: dict[str, Counter[str]] = {}
         self._noted = 0
-        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping, activity=activity, at_most_s=BUSY_S)
+        self._debounce = Debounce.of_notes(self._write_all, activity, stopping)
 
     async def note(self, namespace: str, ids: Sequence[str]) -> None:
         """Count that these memories were found. Raises EngramqError or ResultUnknown when they cannot be counted."""
