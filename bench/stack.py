@@ -134,7 +134,7 @@ def watch(home: Path) -> Iterator[dict[str, float]]:
         while not ended.wait(LOOK_S):
             for name, place in APPEARS.items():
                 if name not in seen and (home / place).exists():
-                    seen[name] = round(time.perf_counter() - began, 3)
+                    seen[name] = time.perf_counter() - began
 
     looking = threading.Thread(target=look)
     looking.start()

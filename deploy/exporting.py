@@ -375,12 +375,12 @@ def opened_form(form: ExportFormat, target: Path) -> Iterator[ExportForm]:
         return
     if target.exists():
         raise Unwritable(f"{str(target)!r} is there already: give another name, or remove it.")
-    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this writer alone
+    unfinished = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this writer alone
     try:
-        partial.mkdir(mode=0o700)
-        yield MarkdownForm(_Folder(partial).keep)
-        partial.replace(target)
+        unfinished.mkdir(mode=0o700)
+        yield MarkdownForm(_Folder(unfinished).keep)
+        unfinished.replace(target)
     except OSError as problem:
         raise Unwritable(f"{str(target)!r} cannot be written: {problem.strerror or problem}.") from problem
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
