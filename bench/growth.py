@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.page import COLOURS, Generated, Line, printed, size_name, table, text
+from bench.page import COLOURS, Generated, Line, read_printed, size_name, table, text
 
 SECTION: Final = Generated("bench.scale_up")
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
@@ -19,7 +19,7 @@ LEAST_MS, MOST_MS = 1.0, 10_000.0  # what the picture shows
 
 def show(files: Sequence[Path], *, write: bool) -> None:
     """Print the tables of the lines in these files, or write page and picture."""
-    lines = printed(files, "scale_up")
+    lines = read_printed(files, "scale_up")
     if not write:
         print(growth_section(lines))
         return

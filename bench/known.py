@@ -30,7 +30,7 @@ import psycopg
 
 from bench import known_sets
 from bench.common import McpClient, PrivateStack, emit, private_stack
-from bench.page import Generated, Line, printed
+from bench.page import Generated, Line, read_printed
 from bench.retrieval import bring_in, wait_for_vectors
 from tools.relevance import fillers
 from tools.relevance.lookups import ANSWERED, HELD, SHAPES, UNANSWERED, Home, Lookup, holders, homes
@@ -156,7 +156,7 @@ def measure(names: Sequence[str], sizes: Sequence[int], *, misses: bool) -> Iter
 
 def read(files: Iterable[Path]) -> list[Line]:
     """Return the lines of these files; later ones replace earlier ones."""
-    told = {(line["set"], line["measure"], line.get("memories")): line for line in printed(files, BENCH)}
+    told = {(line["set"], line["measure"], line.get("memories")): line for line in read_printed(files, BENCH)}
     return list(told.values())
 
 

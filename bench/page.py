@@ -87,7 +87,7 @@ KINDS: Final = ("gateway", "worker", "postgres", "redis", "client", "front", "su
 Line = dict[str, Any]
 
 
-def printed(files: Iterable[Path], bench: str) -> list[Line]:
+def read_printed(files: Iterable[Path], bench: str) -> list[Line]:
     """Return the lines of these files that a benchmark printed, in their order."""
     texts = [text for file in files for text in file.read_text(encoding="utf-8").splitlines()]
     return [line for text in texts if text.startswith("{") and (line := json.loads(text)).get("bench") == bench]

@@ -27,7 +27,7 @@ import numpy as np
 import psycopg
 
 from bench.common import PrivateStack, emit, private_stack
-from bench.page import Generated, Line, printed
+from bench.page import Generated, Line, read_printed
 from bench.retrieval import (
     ADVERSARIAL,
     Arms,
@@ -241,7 +241,7 @@ def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], sav
 
 def read(files: Sequence[Path]) -> list[Line]:
     """Return the lines of these files that make the page, in their order."""
-    return [line for line in printed(files, BENCH) if line.get("of") != "before"]
+    return [line for line in read_printed(files, BENCH) if line.get("of") != "before"]
 
 
 def write(lines: Sequence[Line]) -> None:

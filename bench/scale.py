@@ -21,7 +21,7 @@ from redis import Redis
 
 from bench.common import McpClient, PrivateStack, closed_loop, emit, private_stack, processor
 from bench.measured import Work
-from bench.page import Generated, Line, printed
+from bench.page import Generated, Line, read_printed
 from bench.synthetic import Corpus, Texts, filled, link
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
@@ -324,7 +324,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the section of docs/scaling.md anew")
     parser.add_argument("--from", dest="lines", type=Path, help="lines that were printed before, instead of measuring")
     given = parser.parse_args()
-    lines = printed([given.lines], BENCH) if given.lines else _measured(given.memories, given.seconds)
+    lines = read_printed([given.lines], BENCH) if given.lines else _measured(given.memories, given.seconds)
     if given.write:
         SECTION.write(PAGE, section(lines))
 

@@ -37,13 +37,15 @@ class _Messages(turns.LineReader):
                 answered.append((self._asked.get(str(block.get("tool_use_id"))), block.get("content")))
         role, at = turns.text_at(message, "role"), message.get("ts")
         words = (
-            "" if _unspoken(message) else turns.join_answers(answered) or _typed(turns.text_in(message.get("content")))
+            ""
+            if _name_unspoken(message)
+            else turns.join_answers(answered) or _cut_to_typed(turns.text_in(message.get("content")))
         )
         when = moment(at / 1000) if isinstance(at, int) else None
         return turns.make_turn(message.get("id"), _SPEAKERS.get(role), words, when)
 
 
-def _typed(text: str) -> str:
+def _cut_to_typed(text: str) -> str:
     """Return what was typed of a prompt; all of another text."""
     if not text.startswith(_TYPED[0]) or not text.endswith(_TYPED[1]):
         return text
@@ -51,7 +53,7 @@ def _typed(text: str) -> str:
     return typed.partition(_NOTICE[1])[2] if typed.startswith(_NOTICE[0]) else typed
 
 
-def _unspoken(message: Mapping[str, Any]) -> str:
+def _name_unspoken(message: Mapping[str, Any]) -> str:
     return turns.SUMMARY if value_at(message, "metadata.displayRole") == "system" else ""
 
 
@@ -73,5 +75,5 @@ CLINE: Final = turns.ClientFormat(
     parts=("data/sessions", "sessions"),
     folder_file="{}.json",
     file_names=r".+\.messages\.json",
-    unspoken=_unspoken,
+    unspoken=_name_unspoken,
 )

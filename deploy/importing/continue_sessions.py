@@ -42,7 +42,7 @@ class _History(turns.LineReader):
         role, words = _role_of(line), turns.text_in(turns.object_in(line.get("message")).get("content"))
         whole = "\0".join((self._known, role, words)).encode(errors="surrogatepass")
         self._known = hashlib.blake2b(whole, digest_size=_DIGEST_BYTES).hexdigest()
-        if (role == turns.USER and words.startswith(_SKILL)) or _unspoken(line):
+        if (role == turns.USER and words.startswith(_SKILL)) or _name_unspoken(line):
             return
         said = [turns.make_turn(self._known, _SPEAKERS.get(role), words, None)]
         for number, call in enumerate(list_at(line, "toolCallStates")):
@@ -69,7 +69,7 @@ def _facts_of(line: Mapping[str, Any]) -> turns.SessionFacts:
     return turns.SessionFacts(turns.text_at(line, "sessionId"), turns.text_at(line, _FOLDER), began=at)
 
 
-def _unspoken(line: Mapping[str, Any]) -> str:
+def _name_unspoken(line: Mapping[str, Any]) -> str:
     summary = line.get("conversationSummary")  # in editors it stands beside what was said
     return turns.SUMMARY if summary and summary == value_at(line, "message.content") else ""
 
@@ -88,5 +88,5 @@ CONTINUE: Final = turns.ClientFormat(
     parts=("sessions",),
     folder_file="sessions.json",
     file_names=r"[0-9a-f-]{36}\.json",
-    unspoken=_unspoken,
+    unspoken=_name_unspoken,
 )

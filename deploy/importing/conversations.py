@@ -58,12 +58,12 @@ def _claude_item(item: Given, choices: fields.Choices) -> Iterator[exports.Entry
         yield from [_DOCUMENTS] * len(fields.list_at(values, "docs"))
     for project, text in texts.items():
         if text := fields.text_of(text):
-            yield _remembered(item, text, known[project], choices, project)
+            yield _row_of_memory(item, text, known[project], choices, project)
         else:
             yield fields.NO_TEXT
 
 
-def _remembered(item: Given, text: str, identifier: str, choices: fields.Choices, project: str = "") -> Given:
+def _row_of_memory(item: Given, text: str, identifier: str, choices: fields.Choices, project: str = "") -> Given:
     """Return what a program remembers of a person, as a row: a model has written it, so it is kept apart, too."""
     values = {
         "content": text,
@@ -188,7 +188,7 @@ def _chatgpt_messages(
             if (mark := hash(own)) not in instructions:
                 instructions.add(mark)
                 known = exports.own_id("chatgpt", "instructions", zlib.crc32(own.encode(errors="surrogatepass")))
-                yield _remembered(item, own, known, choices)
+                yield _row_of_memory(item, own, known, choices)
         elif not text:
             yield fields.NO_TEXT
         elif not is_spoken and not choices.all_messages:

@@ -25,7 +25,7 @@ def is_of_qwen(line: Mapping[str, Any]) -> bool:
     return "provenance" in line or "systemPayload" in line or "parts" in turns.object_in(line.get("message"))
 
 
-def _unspoken(line: Mapping[str, Any]) -> str:
+def _name_unspoken(line: Mapping[str, Any]) -> str:
     if line.get("provenance") == turns.SUBAGENT or line.get("isSidechain") is True:
         return turns.SUBAGENT
     return turns.SUMMARY if line.get("subtype") == "chat_compression" else ""
@@ -33,7 +33,7 @@ def _unspoken(line: Mapping[str, Any]) -> str:
 
 def _turn(line: Mapping[str, Any]) -> turns.Turn | None:
     kind = turns.text_at(line, "type")
-    if turns.text_at(line, "provenance") not in _SPOKEN or _unspoken(line):
+    if turns.text_at(line, "provenance") not in _SPOKEN or _name_unspoken(line):
         return None
     if kind == _ANSWERED:
         given = map(turns.object_in, list_at(line, "toolCallResult.resultDisplay.answers"))
@@ -57,5 +57,5 @@ QWEN: Final = turns.ClientFormat(
     folder=".qwen",
     parts=CLAUDE_CODE.parts,
     file_names=r"[0-9a-f-]{36}\.jsonl",
-    unspoken=_unspoken,
+    unspoken=_name_unspoken,
 )

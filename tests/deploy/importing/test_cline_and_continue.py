@@ -33,7 +33,7 @@ def text(words: str) -> Message:
     return {"type": "text", "text": words}
 
 
-def typed(words: str) -> Message:
+def mark_typed(words: str) -> Message:
     return text(f'<user_input mode="act">{words}</user_input>')
 
 
@@ -48,15 +48,15 @@ ASKED = of_cline(
     role="assistant",
 )
 CLINE_SAYS: dict[str, tuple[list[Message], list[str]]] = {
-    "a prompt": ([of_cline(typed("The pot is round."))], ["The pot is round."]),
-    "a prompt in another mode": ([of_cline(typed(f"{NOTICE}Now boil it."))], ["Now boil it."]),
-    "a mark that is quoted": ([of_cline(typed("Why </user_input> here?"))], ["Why </user_input> here?"]),
+    "a prompt": ([of_cline(mark_typed("The pot is round."))], ["The pot is round."]),
+    "a prompt in another mode": ([of_cline(mark_typed(f"{NOTICE}Now boil it."))], ["Now boil it."]),
+    "a mark that is quoted": ([of_cline(mark_typed("Why </user_input> here?"))], ["Why </user_input> here?"]),
     "an image": (
-        [of_cline(typed("[Image 1]  is my pot"), {"type": "image", "data": "iVBO"})],
+        [of_cline(mark_typed("[Image 1]  is my pot"), {"type": "image", "data": "iVBO"})],
         ["[Image 1]  is my pot"],
     ),
     "a file that is named": (
-        [of_cline(typed("See @tea.md"), {"type": "file", "path": "/t/tea.md", "content": "Fennel"})],
+        [of_cline(mark_typed("See @tea.md"), {"type": "file", "path": "/t/tea.md", "content": "Fennel"})],
         ["See @tea.md"],
     ),
     "an answer": (
@@ -95,7 +95,7 @@ def of_continue(role: str, content: Any, **more: Any) -> Message:
     return {"message": {"role": role, "content": content}, "contextItems": [], **more}
 
 
-def answered(name: str, output: str) -> Message:
+def answer_by_tool(name: str, output: str) -> Message:
     call = {"toolCall": {"function": {"name": name}}, "parsedArgs": {"question": "Which tea?"}}
     return of_continue("assistant", "", toolCallStates=[{**call, "output": [{"content": output}]}])
 
@@ -108,15 +108,15 @@ CONTINUE_SAYS: dict[str, tuple[Message, list[str]]] = {
         ["My pot:"],
     ),
     "an answer in other words": (
-        answered("AskQuestion", 'User provided custom answer: "Only "mint"."'),
+        answer_by_tool("AskQuestion", 'User provided custom answer: "Only "mint"."'),
         ['Which tea?\nOnly "mint".'],
     ),
     "an answer that was chosen": (
-        answered("AskQuestion", 'User selected option 2: "Mint"'),
+        answer_by_tool("AskQuestion", 'User selected option 2: "Mint"'),
         ["Which tea?\nMint"],
     ),
-    "no answer": (answered("AskQuestion", "Permission denied by user"), []),
-    "a tool's output": (answered("Bash", 'User answered: "Mint"'), []),
+    "no answer": (answer_by_tool("AskQuestion", "Permission denied by user"), []),
+    "a tool's output": (answer_by_tool("Bash", 'User answered: "Mint"'), []),
     "what stands for a skill": (of_continue("user", SKILL), []),
     "a summary": (of_continue("assistant", "Pots.", conversationSummary="Pots."), []),
     "a message that a summary follows": (of_continue("user", "Boil it.", conversationSummary="Pots."), ["Boil it."]),
