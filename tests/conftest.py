@@ -40,7 +40,6 @@ from engramq.workers.db.migrate import migrate
 TESTS = Path(__file__).resolve().parent
 CITUS = os.environ.get("ENGRAMQ_TEST_CITUS_URL", "")
 MEMORY = Path("/dev/shm")
-os.environ.pop("PYTEST_ADDOPTS", None)  # read by now, and not for runs of pytest that tests start
 LOCK_S = 10  # nobody holds a lock so long, least of all a test that has ended
 ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at most, and what tests start themselves
 

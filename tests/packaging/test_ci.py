@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.architecture.source import ROOT
@@ -10,11 +11,13 @@ from tests.architecture.source import ROOT
 # A target passes unless `fails-TARGET` says how often it fails; what it was given stands in `ran`.
 MAKEFILE = """\
 .DEFAULT:
-\t@echo "$@ $(FAILED)" >> ran
+\t@echo "$@ $(findstring --last-failed,$(OPTIONS))" >> ran
 \t@echo "output of $@"
-\t@echo "$@ $$PYTEST_ADDOPTS" >> caches
+\t@echo "$@ $(OPTIONS)" >> options
 \t@left=$$(cat fails-$@ 2>/dev/null || echo 0); [ $$left -eq 0 ] || { echo $$((left - 1)) > fails-$@; exit 1; }
 """
+
+OURS = {"MAKEFLAGS", "MAKEOVERRIDES", "OPTIONS", "JOBS"}  # what `make` hands to what it runs, this test for one
 
 
 def run_ci(folder: Path, **fails: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
@@ -27,7 +30,7 @@ def run_ci(folder: Path, **fails: int) -> tuple[subprocess.CompletedProcess[str]
         ["bash", ".ci/run"],
         check=False,
         cwd=folder,
-        env={**os.environ, "ENGRAMQ_CHROMIUM": "any"},
+        env={name: value for name, value in os.environ.items() if name not in OURS} | {"ENGRAMQ_CHROMIUM": "any"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -49,10 +52,29 @@ def test_every_target_of_the_makefile_that_tests_is_run(tmp_path: Path) -> None:
 
 def test_targets_that_run_side_by_side_keep_apart_what_failed(tmp_path: Path) -> None:
     _, ran = run_ci(tmp_path)
-    caches = (line.split(" ", 1) for line in (tmp_path / "caches").read_text().splitlines())
-    assert {target: option for target, option in caches if target.startswith("test")} == {
+    options = (line.split(" ", 1) for line in (tmp_path / "options").read_text().splitlines())
+    assert {target: option.strip() for target, option in options if target.startswith("test")} == {
         target: f"-o cache_dir=.pytest_cache/{target}" for target in ran if target.startswith("test")
     }
+
+
+def test_every_run_of_pytest_takes_the_options_of_ci() -> None:
+    runs = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pytest -n" in line]
+    assert len(runs) >= 12
+    assert [line for line in runs if "$(OPTIONS)" not in line] == []
+
+
+def test_what_failed_is_found_again_by_another_number_of_processes(tmp_path: Path) -> None:
+    """Processes of pytest-xdist get options of the command line, and none of the environment."""
+    (tmp_path / "test_two.py").write_text("def test_one():\n    assert 0\n\n\ndef test_other():\n    pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for processes, result in ((2, "1 failed, 1 passed"), (1, "1 failed")):
+        again = ["--last-failed"] if processes == 1 else []
+        command = ["-m", "pytest", "-q", "-n", str(processes), "-o", "cache_dir=.kept", *again]
+        done = subprocess.run(
+            [sys.executable, *command], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout.splitlines()[-1].startswith(f"{result} in")
 
 
 def test_what_failed_is_run_once_more_alone_and_told(tmp_path: Path) -> None:
