@@ -41,6 +41,9 @@ STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5
 # For one that hangs, or whose supervisor was killed: somebody waits. After SIGQUIT the server itself kills what has not
 # gone within 5 s.
 HUNG_SIGNALS = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 8.0), (signal.SIGKILL, 5.0))
+# For what a server leaves behind. SIGINT has the checkpointer of PostgreSQL 18 write that the cluster was shut down,
+# while others may still commit: only the server itself may ask for that.
+ORPHAN_SIGNALS = HUNG_SIGNALS[1:]
 
 # PostgreSQL's full-text parser tells letters from punctuation by the character type of the C library, and with plain C
 # takes every non-ASCII character for a letter: ask for a UTF-8 one first.
@@ -163,7 +166,9 @@ class Postgres:
             a name for each process that still ran.
         """
         orphans = process.working_in(self.data, "postgres")
-        process.end_all(dict.fromkeys(orphans, HUNG_SIGNALS))
+        server = self._server_pid()
+        process.end_all({orphan: HUNG_SIGNALS for orphan in orphans if orphan.pid == server})
+        process.end_all({orphan: ORPHAN_SIGNALS for orphan in orphans if orphan.pid != server})
         for stale in (self.data / "postmaster.pid", self.socket, self.socket.with_name(self.socket.name + ".lock")):
             remove_leftover(stale)
         return [f"postgres (pid {orphan.pid})" for orphan in orphans]
@@ -198,6 +203,13 @@ class Postgres:
             *("pg_basebackup", "--pgdata=-", "--format=tar", "--wal-method=fetch", "--checkpoint=fast"),
             *("--no-manifest", "--no-password"),
         )
+
+    def _server_pid(self) -> int | None:
+        """Return the process id that the last server of these data has noted; its children are not noted."""
+        try:
+            return int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        except (OSError, ValueError, IndexError):
+            return None
 
     def _make_cluster(self) -> None:
         # Under another name first: a folder called data is a whole cluster.
