@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from engramq.gateway.ui.languages import ENGLISH, extension_for, read_messages
-from engramq.gateway.ui.texts import drop_marks, mark_changes, reveal, set_markdown
+from engramq.gateway.ui.texts import compare_texts, drop_marks, reveal, set_markdown
 from engramq.schemas.vocabulary import Scope
 
 LIST_CHARS: Final = 320  # of a text in a list; what is longer is cut there
@@ -173,7 +173,7 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         "language": language,
         "languages": list(messages),
         "script_words": {word: texts.get(word, word) for word in SCRIPT_WORDS},
-        "changes_between": mark_changes,
+        "changes_between": compare_texts,
         "LIST_CHARS": LIST_CHARS,
         "part_kind": kind_of_part,
         "action_words": ACTIONS,

@@ -168,6 +168,15 @@ def _set_mark(found: re.Match[str]) -> Markup:
     return link + Markup(' <span class="muted">({})</span>').format(address.split("/")[2]) if found["text"] else link
 
 
+def compare_texts(old: str, new: str, is_markdown: bool) -> Markup | None:
+    """Return what changed between two texts as `mark_changes` does, without the marks of Markdown.
+
+    The marks stay where nothing else changed, and in a text that the page does not set as Markdown.
+    """
+    plain = (drop_marks(old), drop_marks(new))
+    return mark_changes(*(plain if is_markdown and plain[0] != plain[1] else (old, new)))
+
+
 def mark_changes(old: str, new: str) -> Markup | None:
     """Return the new text with what was taken out and put in marked, None for texts that take too long to compare."""
     before, after = _WORD.findall(old), _WORD.findall(new)

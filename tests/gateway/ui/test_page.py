@@ -410,12 +410,13 @@ async def test_what_is_not_there_is_said_so(here: Served) -> None:
 @pytest.mark.promise("PR-7")
 async def test_what_disagrees_is_listed_with_both_pieces_and_marked_at_hits(here: Served) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
-    old = await agent.store("The lease of the <b>office</b> ends in August")
+    old = await agent.store("The lease of the <b>office</b> ends in\u2062 August")
     new = await agent.store("The lease of the <b>office</b> ends in December")
     page = await browser.get("/ui/contradictions")
     for memory in (new, old):
         assert f"/ui/memories/{memory['id']}" in page.reader.links
     assert page.text.index("December") < page.text.index("August")
+    assert page.text.count("U+2062") == 2, "what is invisible is named, in the text and in what changed"
     assert "b" not in {tag for tag, _ in page.reader.elements}
     assert "differs from" in (await browser.get("/ui/memories", q="lease of the office")).text
     assert (await browser.get("/ui/contradictions", cursor="nonsense")).status == 400

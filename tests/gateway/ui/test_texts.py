@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from engramq.gateway.ui.texts import COMPARED_WORDS, drop_marks, mark_changes, set_markdown
+from engramq.gateway.ui.texts import COMPARED_WORDS, compare_texts, drop_marks, mark_changes, set_markdown
 
 REL = 'rel="noopener noreferrer"'
 HOST = '<span class="muted">(example.org)</span>'
@@ -92,6 +92,20 @@ def test_what_two_texts_differ_in_is_marked_word_by_word() -> None:
     )
     assert str(mark_changes("same  words", "same words")) == "same words"
     assert mark_changes("a " * (COMPARED_WORDS + 1), "b") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_markdown", "shown"),
+    [
+        ("# Port\n`9411`", "# Port\n`9412`", True, "Port\n<del>9411</del> <ins>9412</ins> "),
+        ("**bold**", "# bold", True, "<del>**bold**</del> <ins># bold</ins> "),
+        ("`9411`", "`9412`", False, "<del>`9411`</del> <ins>`9412`</ins> "),
+    ],
+)
+def test_a_comparison_shows_marks_of_markdown_only_where_they_alone_changed(
+    old: str, new: str, is_markdown: bool, shown: str
+) -> None:
+    assert str(compare_texts(old, new, is_markdown)) == shown
 
 
 @pytest.mark.parametrize(
