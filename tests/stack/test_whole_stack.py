@@ -84,9 +84,8 @@ def installation() -> Iterator[Installation]:
 
 def kill_everything(status: dict[str, Any]) -> None:
     """Kill -9 the supervisor and all that it started, PostgreSQL and Redis too."""
-    pids = [status["pid"], *(service["pid"] for service in status["services"] if service["pid"])]
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    pids = process.tree(status["pid"])
+    process.signal_tree(status["pid"], signal.SIGKILL)
     assert process.wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids), BOUND_S)
 
 

@@ -306,9 +306,7 @@ def test_a_lease_can_be_taken_while_the_last_stack_stops(home: Home, hold: Hold)
 @pytest.mark.promise("OP-3")
 def test_after_a_kill_of_everything_the_servers_are_back_and_no_lock_is_stale(home: Home, hold: Hold) -> None:
     hold("command", "servers").close()
-    before = status_of(home)
-    for pid in [before["pid"], *(each["pid"] for each in before["services"] if each["pid"])]:
-        os.kill(pid, signal.SIGKILL)
+    process.signal_tree(status_of(home)["pid"], signal.SIGKILL)
 
     held = hold("command", "servers")
     after = status_of(home)
