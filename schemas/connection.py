@@ -235,7 +235,7 @@ class ClusterServer(Server):
         finally:
             await nodes.aclose()
             await nodes.aclose("startup_nodes")
-        self._fresh, self._read_at = True, time.monotonic()
+        self._fresh, self._read_at = not self._gone, time.monotonic()  # it may be of before a node went meanwhile
 
 
 def server_of(redis: str | Server) -> Server:

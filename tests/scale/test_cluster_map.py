@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from engramq.schemas.connection import Lanes, RedisConnection, pack
-from engramq.schemas.keys import slot_of
+from engramq.schemas import connection as connections
+from engramq.schemas.connection import ClusterServer, Lanes, RedisConnection, pack
+from engramq.schemas.keys import SLOTS, slot_of
 from engramq.workers.queue.inspection import Inspection
 from tests.scale.redis_cluster import Node, RedisCluster
 
@@ -72,3 +73,17 @@ async def test_a_cluster_that_is_down_is_asked_less_and_less_often_by_the_same_c
     await connection.close()
     assert "down" in str(refused).lower()
     assert 1 <= more <= TURNS
+
+
+async def test_a_map_is_read_anew_after_a_node_was_forgotten_while_it_was_read(
+    alone: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAP_S", 0.0)
+    alone.take(0, SLOTS - 1)
+    server = ClusterServer(url_of(alone))
+    reading = asyncio.create_task(server.locate("key"))
+    await asyncio.sleep(0)  # it has begun
+    server.forget(None)
+    places = [await reading, await server.locate("key"), await server.locate("key")]
+    assert places == [alone.place] * 3
+    assert alone.redis.info("commandstats")["cmdstat_cluster|slots"]["calls"] == 2
