@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from enum import StrEnum
 from functools import partial
 from itertools import starmap
 from pathlib import Path, PurePosixPath
@@ -39,13 +40,67 @@ _NO_FILE_NAME: Final = re.compile(r'[\x00-\x1f\\/:*?"<>|#^\[\]]+')
 _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"})  # no file is called so on Windows
 
 
+class Omission(StrEnum):
+    """What a form of another program has no place for; the page says each in its languages."""
+
+    ARCHIVED = "archived memories"
+    CITATIONS = "citations of other memories"
+    EDGES = "edges of the graph"
+    ENDED_EDGES = "edges that hold no more"
+    EVIDENCE = "evidence of memories"
+    EXTERNAL_IDS = "external ids of memories"
+    LINKS = "links between memories"
+    METADATA = "metadata of memories"
+    NOT_NOW = "memories that do not hold now"
+    OWNERS = "owners of private memories (the principal that imports them owns them then)"
+    POSITIONS = "positions of memories"
+    PRIVATE = "private memories"
+    PRIVATE_EDGES = "private edges"
+    PROJECTS = "projects of memories"
+    PROPERTIES = "properties of things and edges"
+    PROPOSALS = "proposals"
+    REJECTED = "rejected memories"
+    REPLACED = "memories that another one has replaced"
+    SOURCE_TYPES = "source types of memories"
+    SPEAKERS = "speakers of memories"
+    STANDING = "marks of standing wishes"
+    TAGS = "tags of memories"
+    THINGS = "things of the graph"
+    THREADS = "threads of memories"
+    TIMES_ENDS = "times at which memories expire"
+    TIMES_SINCE = "times from which memories hold"
+    TIMES_UNTIL = "times until which memories hold"
+    TIMES_WHEN = "times at which memories happened"
+    TRUST = "trust in memories that their source type keeps apart"
+    UNTRUSTED = "memories that nobody has looked through"
+    VERDICTS = "verdicts on memories"
+
+
+_OF_FIELDS: Final[Mapping[str, Omission]] = {
+    "external_id": Omission.EXTERNAL_IDS,
+    "evidence": Omission.EVIDENCE,
+    "metadata": Omission.METADATA,
+    "position": Omission.POSITIONS,
+    "project": Omission.PROJECTS,
+    "source_type": Omission.SOURCE_TYPES,
+    "speaker": Omission.SPEAKERS,
+    "standing": Omission.STANDING,
+    "tags": Omission.TAGS,
+    "thread": Omission.THREADS,
+    ENDS: Omission.TIMES_ENDS,
+    SINCE: Omission.TIMES_SINCE,
+    UNTIL: Omission.TIMES_UNTIL,
+    WHEN: Omission.TIMES_WHEN,
+}
+
+
 def _is_current(record: Mapping[str, Any], left_out: Counter[str]) -> bool:
     if record["superseded_by"] is not None:
-        left_out["memories that another one has replaced"] += 1
+        left_out[Omission.REPLACED] += 1
     elif record["state"] == MemoryState.ARCHIVED:
-        left_out["archived memories"] += 1
+        left_out[Omission.ARCHIVED] += 1
     elif record["verification"] == Verification.REJECTED:
-        left_out["rejected memories"] += 1
+        left_out[Omission.REJECTED] += 1
     else:
         return True
     return False
@@ -72,14 +127,14 @@ class _Things:
         if record["type"] == "node":
             self.nodes[record["id"]] = record
         elif record[UNTIL] is not None:
-            left_out["edges that hold no more"] += 1
+            left_out[Omission.ENDED_EDGES] += 1
         elif record["owner"] is not None:
-            left_out["private edges"] += 1
+            left_out[Omission.PRIVATE_EDGES] += 1
         else:
             target = self.nodes[record["target_id"]]["name"]
             self.edges.setdefault(record["source_id"], []).append((record["relation"], target))
         if record["properties"]:
-            left_out["properties of things and edges"] += 1
+            left_out[Omission.PROPERTIES] += 1
 
 
 class _Form:
@@ -100,14 +155,14 @@ class _Form:
             case "memory":
                 if _is_current(record, self.left_out):
                     if record["verification"] != Verification.UNVERIFIED:
-                        self.left_out["verdicts on memories"] += 1
+                        self.left_out[Omission.VERDICTS] += 1
                     self.take_memory(record)
             case "node" | "edge":
                 self.things.take(record, self.left_out)
             case "link":
-                self.left_out["links between memories"] += 1
+                self.left_out[Omission.LINKS] += 1
             case "proposal":
-                self.left_out["proposals"] += 1
+                self.left_out[Omission.PROPOSALS] += 1
         return None
 
     def take_memory(self, record: dict[str, Any]) -> None:
@@ -131,11 +186,11 @@ class _Form:
         now = datetime.now(UTC)
         begins, *ends = (at and datetime.fromisoformat(at) for at in (record[SINCE], record[UNTIL], record[ENDS]))
         if record["partition"] == Partition.UNTRUSTED:
-            self.left_out["memories that nobody has looked through"] += 1
+            self.left_out[Omission.UNTRUSTED] += 1
         elif record["owner"] is not None:
-            self.left_out["private memories"] += 1
+            self.left_out[Omission.PRIVATE] += 1
         elif (begins and begins > now) or any(end and end <= now for end in ends):
-            self.left_out["memories that do not hold now"] += 1
+            self.left_out[Omission.NOT_NOW] += 1
         else:
             return False
         return True
@@ -144,7 +199,7 @@ class _Form:
         """Count fields that say something and have no place in a form."""
         for name in names:
             if record[name] not in (None, {}, []):
-                self.left_out[f"{name.replace('_', ' ')} of memories"] += 1
+                self.left_out[_OF_FIELDS[name]] += 1
 
 
 class MarkdownForm(_Form):
@@ -162,15 +217,15 @@ class MarkdownForm(_Form):
         if record["partition"] == Partition.UNTRUSTED:
             own["partition"] = record["partition"]
         elif "source_type" in own:  # which keeps it apart where it is imported, until it is promoted there
-            self.left_out["trust in memories that their source type keeps apart"] += 1
+            self.left_out[Omission.TRUST] += 1
         if record["confidence"] != 1.0:
             own["confidence"] = record["confidence"]
         if record["owner"] is not None:
             own["visibility"] = Visibility.PRIVATE
-            self.left_out["owners of private memories (of whoever imports them then)"] += 1
+            self.left_out[Omission.OWNERS] += 1
         cited = [{name: each[name] for name in _CITED if each.get(name)} for each in record["evidence"] or ()]
         if without := cited.count({}):  # memories have other ids where they are imported
-            self.left_out["citations of other memories"] += without
+            self.left_out[Omission.CITATIONS] += without
         if any(cited):
             own["evidence"] = list(filter(None, cited))
         if record["sector_source"] == SectorSource.MANUAL:
@@ -298,9 +353,10 @@ class Mem0Form(_Form):
 
     def finish(self) -> Iterator[None]:
         """Write the end."""
-        for kind, several in (("things of the graph", self.things.nodes), ("edges of the graph", self.things.edges)):
-            if several:
-                self.left_out[kind] += len(several) if kind.startswith("things") else sum(map(len, several.values()))
+        if self.things.nodes:
+            self.left_out[Omission.THINGS] += len(self.things.nodes)
+        if self.things.edges:
+            self.left_out[Omission.EDGES] += sum(map(len, self.things.edges.values()))
         self._out.write(b"\n]}\n")
         yield
 

@@ -45,7 +45,7 @@ _TAG: Final = re.compile(
 # A line that begins a property; most programs also take one without a blank before its value.
 _NAMED: Final = re.compile(r"([^\s:#\-\[\]{}'\"][^:\n]*?|\"[^\"\n]+\"):(?!//)(.*)")
 _LINK_OR_SPECIAL: Final = exports.LeftOut("links and special files", "link or special file")
-_NO_NOTE: Final = exports.LeftOut(f"files that do not end in {SUFFIX}", f"file that does not end in {SUFFIX}")
+_NO_NOTE: Final = exports.LeftOut("files that do not end in .md", "file that does not end in .md")
 NO_NOTE_TEXT: Final = exports.LeftOut("notes without text", "note without text")
 UNREAD: Final = exports.LeftOut(
     "lines of properties that cannot be read (their notes are in)", "line of properties that cannot be read"

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from engramq.gateway.ui.languages import ENGLISH, extension_for, read_messages
+from engramq.gateway.ui.reasons import say_reason
 from engramq.gateway.ui.texts import compare_texts, drop_marks, reveal, set_markdown
 from engramq.schemas.vocabulary import Scope
 
@@ -166,7 +167,7 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         "signed": partial(with_sign, language=language),
         "json": as_json,
     }
-    made.filters |= {"t": lambda text: texts.get(text, text)}
+    made.filters |= {"t": lambda text: texts.get(text, text), "reason": partial(say_reason, messages=texts)}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
     made.globals |= {
         "PAGES": PAGES,

@@ -187,7 +187,7 @@ def test_the_memory_server_gets_one_entity_of_each_name_and_what_is_left_out_is_
     assert json.loads(line) == {
         "type": "entity", "name": "Shop", "entityType": "Service", "observations": ["It is deployed on Tuesdays"],
     }  # fmt: skip
-    assert form.left_out == {"expires at of memories": 1, "verdicts on memories": 1}
+    assert form.left_out == {"times at which memories expire": 1, "verdicts on memories": 1}
 
 
 @pytest.mark.parametrize(("state", "count"), [("pending", 1), ("active", 1), ("archived", 0)])

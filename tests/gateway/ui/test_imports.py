@@ -61,6 +61,18 @@ async def test_what_another_program_exports_is_known_and_what_it_lacks_is_counte
     assert tiles(chosen)["stored"] == "1"
 
 
+async def test_a_german_reader_sees_why_rows_were_rejected_and_what_was_left_out(here: Served) -> None:
+    browser = await here.browser("ada")
+    browser.client.headers["accept-language"] = "de"
+    page = await browser.get(IMPORTS)
+    done = await browser.upload(page, IMPORTS, "notes.jsonl", ROWS)
+    for said in ("Zeichen, nicht ein leerer Text.", "store_memory hat keinen Parameter 'colour'."):
+        assert said in done.text, done.text
+    graph = b'{"type": "entity", "name": "Ada", "entityType": "person", "observations": ["drinks tea", " "]}'
+    blank = await browser.upload(page, IMPORTS, "memory.json", graph)
+    assert "1 leere Beobachtung" in blank.text, blank.text
+
+
 async def test_a_file_that_cannot_be_imported_says_why(here: Served) -> None:
     browser = await here.browser("ada")
     page = await browser.get(IMPORTS)

@@ -1,14 +1,18 @@
 """The page in other languages: every text has its own, and the reader's choice counts before the browser's."""
 
-from typing import get_args, get_type_hints
+import ast
+from collections.abc import Iterator
+from typing import Final, get_args, get_type_hints
 
 import pytest
 from jinja2 import Environment
 
+from engramq.deploy.exporting import Omission
 from engramq.gateway.ui.bulk_actions import RESULTS
 from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
 from engramq.gateway.ui.languages import Texts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
+from engramq.gateway.ui.reasons import REASONS, say_reason
 from engramq.gateway.ui.start import STATUS_TEXTS
 from engramq.schemas.checks import Check
 from engramq.schemas.vocabulary import (
@@ -24,6 +28,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.search.relevance import KINDS
+from tests.architecture.source import ROOT
 from tests.gateway.ui.conftest import Served
 
 pytestmark = pytest.mark.promise("OP-12")
@@ -35,7 +40,31 @@ FIELDS = ("any", "confidence", "expires", "external id", "holds from", "holds un
 ABSENT = (*Absence, ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED)  # of rows whose memory is not to be found
 UNDONE = ("Set back", "Undo: restore", "Hide it again: archive")
 MISSING = ("page", "memory", "proposal", "token")
+# Modules that read past sessions, which nobody uploads on the page.
+OF_SESSIONS: Final = frozenset({"sessions", "transcript_databases", "transcript_files"})
 SAME = frozenset({"engramq", "· engramq", "id", "GET"})
+
+
+def calls_of(*names: str) -> Iterator[ast.Call]:
+    """Yield each call of these functions in the modules that read uploaded files."""
+    for file in (ROOT / "deploy" / "importing").glob("*.py"):
+        if file.stem not in OF_SESSIONS:
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names:
+                    yield node
+
+
+def sentence_in(node: ast.Call) -> str | None:
+    """Return the reason that a call is given, {} for each value in it; None where it is made elsewhere."""
+    (given,) = node.args[2:3] if ast.unparse(node.func).endswith("Rejection") else node.args[1:2]
+    if isinstance(given, ast.JoinedStr):
+        parts = ("{}" if isinstance(part, ast.FormattedValue) else ast.literal_eval(part) for part in given.values)
+        return "".join(map(str, parts))
+    return str(given.value) if isinstance(given, ast.Constant) else None
+
+
+def left_out_by_imports() -> set[str]:
+    return {ast.literal_eval(given) for node in calls_of("LeftOut") for given in node.args}
 
 
 def texts() -> set[str]:
@@ -47,6 +76,9 @@ def texts() -> set[str]:
         *PART_MEANINGS.values(),
         *STATUS_TEXTS.values(),
         *SCRIPT_WORDS,
+        *REASONS,
+        *map(str, Omission),
+        *left_out_by_imports(),
     }
     found |= (
         {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS, *UNDONE, *KINDS}
@@ -77,6 +109,38 @@ def test_a_language_has_each_text_and_no_other(language: str) -> None:
     table = read_messages()[language]
     assert sorted(texts() - table.keys()) == []
     assert sorted(table.keys() - texts()) == []
+
+
+def test_each_reason_of_a_reader_of_uploads_is_declared() -> None:
+    said = {sentence for node in calls_of("Rejection", "invalid") if (sentence := sentence_in(node))}
+    made_of_others = {
+        "{}: is a quotation mark never closed?",
+        "namespace must be a text of 1 to {} characters that is not blank.",
+    }
+    assert len(said) > 20
+    assert said - made_of_others - set(REASONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        ("content is missing.", "content fehlt."),
+        (
+            "confidence must be a number from 0 to 1, not 'high'.",
+            "confidence: erwartet ist eine Zahl von 0 bis 1, nicht 'high'.",
+        ),
+        (
+            "content must be a text of 1 to 9 characters that is not blank, not one of 12 characters.",
+            "content: erwartet ist ein nicht leerer Text von 1 bis 9 Zeichen, nicht einer von 12 Zeichen.",
+        ),
+        ("A sentence that nobody has declared.", "A sentence that nobody has declared."),
+        ("{0} is no text.", "{0} ist kein Text."),
+    ],
+)
+def test_a_reason_is_said_with_its_values_in_the_language(english: str, german: str) -> None:
+    tables = read_messages()
+    assert say_reason(english, tables["de"]) == german
+    assert say_reason(english, tables["en"]) == english
 
 
 @pytest.mark.parametrize(
