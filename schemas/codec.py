@@ -90,7 +90,7 @@ def text_of(body: Any) -> str:
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a command went whose caller was told `pending`: what get_command knows before the ledger does."""
+    """The way of a command whose caller was answered `pending`: get_command reads it before the ledger has a row."""
 
     job_id: str
     mailbox: WorkerKind
@@ -112,7 +112,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def owner(self) -> tuple[str, PrincipalId]:
-        """Whose command it is: the namespace and the principal."""
+        """The namespace and the principal that a command belongs to."""
         return self.namespace, PrincipalId(self.principal, self.untrusted)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """The exit status of the `engramq` command."""
 
     DONE = 0
     FAILED = 1  # a server or a home is not fit, a row was rejected, a token is not there

@@ -266,7 +266,7 @@ async def let_tls_end() -> None:
 
 
 def _keywords(url: str) -> dict[str, Any]:
-    """Return what a URL says but for the address, as keywords of redis-py's clients."""
+    """Return the options of a URL, all but its address, as keywords of redis-py's clients."""
     options: dict[str, Any] = UNNAMED | parse_url(url)
     options.pop("host", None), options.pop("port", None)
     if options.pop("connection_class", Connection) is SSLConnection:

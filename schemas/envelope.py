@@ -14,14 +14,14 @@ UNSAID_SESSION: Final = "default"  # of gateways that left a session out which t
 
 
 class PrincipalId(NamedTuple):
-    """Who a principal is: one name, trusted and untrusted, is two principals, who share nothing of their own."""
+    """The identity of a principal: one name, trusted and untrusted, is two principals, which share nothing."""
 
     name: str
     untrusted: bool = False
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who is calling, as the authenticated channel says; never from a tool argument.
+    """The caller, as the authenticated channel names it; never from a tool argument.
 
     `visibility`: of what it stores without saying, UNSET: as the namespace has it. `acts_for`: the trusted principal
     whose session a hook watches: what that one keeps private is the hook's own. `actor`: in whose name it reclassifies
@@ -37,7 +37,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def identity(self) -> PrincipalId:
-        """What tells this principal from every other one of its namespace."""
+        """The id by which a namespace tells this principal from every other one."""
         return PrincipalId(self.name, self.untrusted)
 
     @property

@@ -1,4 +1,4 @@
-"""What a memory rests on: files, commits, addresses and other memories, as its author cites them. Pure.
+"""The evidence of a memory: files, commits, addresses and other memories, as its author cites them. Pure.
 
 Hashes are made where the files are: by commands, the Python client and hooks, never by the server.
 """

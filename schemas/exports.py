@@ -41,7 +41,7 @@ class ExportFormat(StrEnum):
 
 
 class ExportForm(Protocol):
-    """What writes an export in a form; `left_out` counts what that cannot hold, by name.
+    """Writes an export in a form; `left_out` counts what the form cannot hold, by name.
 
     `held`: bytes of lines of which it may hold something until the end.
     """
@@ -79,7 +79,7 @@ Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=FORMAT):
-    """What an export is: `schema` is the number of the database's last migration, `active_hours` the clock.
+    """The first line of an export: `schema` is the number of the database's last migration, `active_hours` the clock.
 
     `language`: of full text; "": of an export from before there were any. `visibility` to `admins_read`: how the
     namespace keeps what is private.
@@ -235,14 +235,14 @@ class TombstoneRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """Who approved a proposal, and when."""
+    """The principal that approved a proposal, and when."""
 
     principal: Text
     approved_at: Moment
 
 
 class ProposalRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="proposal"):
-    """A change that waited, or waits, for consent. What it is about may be gone."""
+    """A change that waited, or waits, for consent. Its edge or node may be gone."""
 
     id: UUID
     action: ProposalAction

@@ -157,7 +157,7 @@ class Keys:
         return f"{self.prefix}:replies:{gateway_id}"
 
     def note(self, command_id: str) -> str:
-        """String: the Note of a command whose caller was told `pending`."""
+        """String: the Note of a command whose caller was answered `pending`."""
         return f"{self.prefix}:note:{quote(command_id, safe='')}"
 
     def session(self, namespace: str, principal: PrincipalId, session: str) -> SessionKeys:

@@ -238,7 +238,7 @@ class Passages:
 
     @cached_property
     def _weights(self) -> list[float]:
-        """What each piece weighs."""
+        """The weight of each piece."""
         starts, headings, _ = self._pieces
         weights = [0.0] * len(starts)
         titled = dict.fromkeys(self._titles, 0.0)  # what the words of headings weigh

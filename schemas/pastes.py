@@ -73,14 +73,14 @@ _LIBRARIES: Final = ("site-packages", "node_modules", "/usr/lib", "/lib/python",
 
 
 class Prompt(NamedTuple):
-    """What a prompt asks, and the names in what is pasted."""
+    """The question of a prompt, and the names in the text that is pasted into it."""
 
     asked: str
     names: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
-        """What words are compared with."""
+        """The words that texts are compared with."""
         return " ".join((self.asked, *self.names))
 
 

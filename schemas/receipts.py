@@ -63,7 +63,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one command did in a namespace, or what was done to one thing, signed by the installation.
+    """The effect of one command on a namespace, or the changes of one thing, signed by the installation.
 
     `omitted`: how many more entries there are. `public_key` and `signature` are Ed25519's, in hex.
     """

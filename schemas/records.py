@@ -72,7 +72,7 @@ class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extract(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a memory says of a topic, in a whole sentence; `at` is the day of occurred_at, else of created_at.
+    """The words of a memory on a topic, in a whole sentence; `at` is the day of occurred_at, else of created_at.
 
     `thread` and `speaker` are left out where they are those of the extract before. `same` near-duplicates are left out,
     for which it stands.
@@ -141,7 +141,7 @@ class Contradiction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryFields(msgspec.Struct, kw_only=True):
-    """What replies tell of a memory, in full and in brief; see Memory."""
+    """The fields of a memory that full and brief replies share; see Memory."""
 
     id: Id
     external_id: Key | None = None
@@ -261,7 +261,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody did to a memory, link, edge, node or token (`target_id`): what changed, not what memories contain.
+    """An action on a memory, link, edge, node or token (`target_id`): it names the change, not memories' contents.
 
     `at` is RFC 3339; `id` counts up.
     """
@@ -429,7 +429,7 @@ class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EdgeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an edge would be different: as it is now, and as it would be; of properties by key.
+    """The difference that a proposal makes to an edge: as it is now, and as it would be; of properties by key.
 
     Of a memory that is to be shared, `new` is what others would read of it.
     """
@@ -468,7 +468,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of a bearer token, never the token itself. Without `expires_at` it counts until it is revoked."""
+    """The description of a bearer token, never the token itself. Without `expires_at` it counts until it is revoked."""
 
     token_id: Id
     principal: Who

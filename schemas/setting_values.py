@@ -229,7 +229,7 @@ def keys(text: str) -> str | Path | None:
 
 
 class Quotas(NamedTuple):
-    """What a namespace, and each principal of one, may have and ask for; 0: any number. Calls are a minute's."""
+    """The limits of a namespace and of each of its principals; 0: no limit. Calls are a minute's."""
 
     memories: int = 0
     bytes: int = 0

@@ -74,7 +74,7 @@ class ImportUpload(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageFiles:
-    """What the page takes and gives as files; `form_into` writes an export in another program's form as one file."""
+    """The page's ways to import and export files; `form_into` writes an export in another program's form as a file."""
 
     import_upload: ImportUpload
     form_into: Callable[[ExportFormat, IO[bytes]], ExportForm]

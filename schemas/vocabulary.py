@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Sector(StrEnum):
-    """What kind of knowledge a memory or a knowledge edge is."""
+    """The kind of knowledge in a memory or a knowledge edge."""
 
     EMOTIONAL = "emotional"
     EPISODIC = "episodic"
@@ -16,14 +16,14 @@ class Sector(StrEnum):
 
 
 class StandingSource(StrEnum):
-    """Who told that a memory is a standing wish: its words, or somebody."""
+    """The reason why a memory is a standing wish: its words, or a caller's choice."""
 
     AUTO = "auto"
     GIVEN = "given"
 
 
 class CitationState(StrEnum):
-    """What a comparison of a citation with what is there has found."""
+    """The result of comparing a citation with the file, commit or memory that it names."""
 
     FRESH = "fresh"
     CHANGED = "changed"
@@ -39,7 +39,7 @@ class EvidenceFilter(StrEnum):
 
 
 class SectorSource(StrEnum):
-    """What chose a sector; null before it is chosen. A manual choice survives every automatic one.
+    """The source of a sector; null before one is chosen. A manual choice survives every automatic one.
 
     none: the memory fits no sector, as small talk or a bare question does.
     """
@@ -85,7 +85,7 @@ class Standing(StrEnum):
 
 
 class Thing(StrEnum):
-    """What a reply may say is not there."""
+    """The kinds of things that a reply may report missing."""
 
     MEMORY = "memory"
     LINK = "link"
@@ -109,7 +109,7 @@ class PairSkipped(StrEnum):
 
 
 class MemorySource(StrEnum):
-    """Whether an agent inferred a memory or was told to keep it."""
+    """Whether an agent inferred a memory or a user asked to keep it."""
 
     EXTRACTED = "extracted"
     EXPLICIT = "explicit"
@@ -132,7 +132,7 @@ class Layer(StrEnum):
 
 
 class Origin(StrEnum):
-    """What made an edge."""
+    """The source of an edge."""
 
     SIMILARITY = "similarity"
     CO_RETRIEVAL = "co_retrieval"
@@ -160,7 +160,7 @@ BOTH_HOLD: Final = "both_hold"
 
 
 class IfExists(StrEnum):
-    """What connect does with a link that is there already."""
+    """The action of connect on a link that exists already."""
 
     REINFORCE = "reinforce"
     UPDATE = "update"
@@ -169,7 +169,7 @@ class IfExists(StrEnum):
 
 
 class LinkAction(StrEnum):
-    """What connect did."""
+    """The action that connect took."""
 
     CREATED = "created"
     REINFORCED = "reinforced"
@@ -189,7 +189,7 @@ class QueryLinkAction(StrEnum):
 
 
 class Resolution(StrEnum):
-    """What became of a deferred link once its ends were active, or gone."""
+    """The end of a deferred link, once its ends are active or gone."""
 
     MADE = "made"
     DROPPED = "dropped"
@@ -228,7 +228,7 @@ class NotRestoredReason(StrEnum):
 
 
 class ProposalAction(StrEnum):
-    """What consent is asked for."""
+    """The change for which consent is asked."""
 
     RECLASSIFY = "reclassify"
     DELETE = "delete"
@@ -247,7 +247,7 @@ class ProposalState(StrEnum):
 
 
 class Decision(StrEnum):
-    """What a principal says to a proposal."""
+    """A principal's answer to a proposal."""
 
     APPROVE = "approve"
     REJECT = "reject"
@@ -275,7 +275,7 @@ class Detail(StrEnum):
 
 
 class OnDuplicate(StrEnum):
-    """What an import does with a row whose external_id is there already."""
+    """The action of an import on a row whose external_id is stored already."""
 
     SKIP = "skip"
     UPDATE = "update"
@@ -289,7 +289,7 @@ class RowFormat(StrEnum):
 
 
 class ForeignFormat(StrEnum):
-    """What another system has exported, or keeps in files, and an import can read."""
+    """The exports and note folders of other systems that an import can read."""
 
     MCP_MEMORY = "mcp-memory"
     MEM0 = "mem0"
@@ -337,7 +337,7 @@ class Absence(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a principal may do."""
+    """A right of a principal."""
 
     READ = "read"
     WRITE = "write"
@@ -367,7 +367,7 @@ class Status(StrEnum):
 
 
 class CommandStatus(StrEnum):
-    """What get_command can say of a command."""
+    """The answers of get_command."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -377,7 +377,7 @@ class CommandStatus(StrEnum):
 
 
 class ReceiptStatus(StrEnum):
-    """What became of one row of an import."""
+    """The outcome of one row of an import."""
 
     STORED = "stored"
     SKIPPED = "skipped"
@@ -386,7 +386,7 @@ class ReceiptStatus(StrEnum):
 
 
 class WebhookEvent(StrEnum):
-    """What webhooks are told of."""
+    """The events that webhooks receive."""
 
     STORED = "memory.stored"
     SUPERSEDED = "memory.superseded"
@@ -395,14 +395,14 @@ class WebhookEvent(StrEnum):
 
 
 class Visibility(StrEnum):
-    """Who sees a memory: its principal alone, or everybody in the namespace."""
+    """The readers of a memory: its principal alone, or everybody in the namespace."""
 
     PRIVATE = "private"
     SHARED = "shared"
 
 
 class AuditAction(StrEnum):
-    """What the audit log records."""
+    """The actions that the audit log records."""
 
     SUPERSEDE = "supersede"
     UPDATE = "update"

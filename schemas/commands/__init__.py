@@ -44,7 +44,7 @@ from engramq.schemas.commands.trust import *
 
 
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
-    """Return all classes below this one, but for the shared ones of base.py."""
+    """Return all classes below this one, except the shared ones of base.py."""
     below: list[type[Any]] = []
     for subclass in cls.__subclasses__():
         below += ([] if subclass.__module__ == base.__name__ else [subclass]) + _subclasses(subclass)

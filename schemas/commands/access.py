@@ -83,7 +83,10 @@ class RevokeToken(WriteCommand, frozen=True, kw_only=True, tag="revoke_token"):
 
 
 class TokenRevoked(WriteReply, kw_only=True, tag="token_revoked"):
-    """The token as it is now; `already_revoked`: it did not count before. Of none that is there `what` and `hint`."""
+    """The token as it is now; `already_revoked`: it did not count before.
+
+    `what` and `hint` are set when there is no such token.
+    """
 
     status: Literal["revoked", "already_revoked", "not_found"]
     token: TokenRecord | None = None
@@ -98,7 +101,10 @@ class DescribeTenant(Command, frozen=True, kw_only=True, tag="describe_tenant"):
 
 
 class TenantDescribed(Reply, kw_only=True, tag="tenant_described"):
-    """What a namespace holds; `content_bytes` are of its memories' contents. not_found: nobody ever wrote to it."""
+    """The contents of a namespace, counted; `content_bytes` counts its memories' contents.
+
+    not_found: nobody ever wrote to it.
+    """
 
     status: Literal["success", "not_found"] = "success"
     memory_count: int = 0

@@ -52,7 +52,7 @@ class WriteCommand(Command, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
-    """What a worker answers when a command was carried out; refusals travel as Fault.
+    """The answer of a worker that carried a command out; refusals travel as Fault.
 
     `resolved_references`: what each reference that the call used stood for. `later` names what get_command alone shows:
     what is too long for the reply to the call itself.
@@ -117,7 +117,7 @@ class ToolGuide(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items:
-    """What the items of a list are, when a bad one is not to fail the call.
+    """The schema of a list's items, where one bad item must not fail the call.
 
     Each is checked like the arguments of a call that takes the fields of `taken`. It travels as `kept`, which has these
     fields, a `check` and, for a bad item, its `fault`. `ids` are the fields that take a memory id. Where the fields are

@@ -50,7 +50,7 @@ RowIdentity = Annotated[bytes, Meta(min_length=limits.IDENTITY_BYTES, max_length
 
 
 class ImportRecord(NewMemory, frozen=True, kw_only=True):
-    """What a row of an import says: what it leaves out has no default here, so that an update leaves it alone."""
+    """The fields of a row of an import: a field that is left out has no default here, so an update leaves it alone."""
 
     confidence: UnitInterval | UnsetType = UNSET  # type: ignore[assignment]  # wider than NewMemory's: see `memory`
     source: MemorySource | UnsetType = UNSET  # type: ignore[assignment]
@@ -58,7 +58,7 @@ class ImportRecord(NewMemory, frozen=True, kw_only=True):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What the row names."""
+        """The fields that the row names."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not UNSET}
 
     @property
@@ -98,7 +98,7 @@ class ImportBatch(WriteCommand, frozen=True, kw_only=True, tag="import_batch"):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one row: the memory it is, or why it was refused.
+    """The outcome of one row: the id of its memory, or why it was refused.
 
     `absence`: why the memory of a row that was imported before is not to be found; a changed one too may be hidden.
     """
@@ -321,7 +321,10 @@ class DuplicatesGrouped(Reply, kw_only=True, tag="duplicates_grouped"):
 
 
 class MergeDuplicates(WriteCommand, frozen=True, kw_only=True, tag="merge_duplicates"):
-    """Supersede memories by those that stand for them, in one transaction. What is no duplicate any more is left."""
+    """Supersede memories by those that stand for them, in one transaction.
+
+    Memories that are no longer duplicates stay.
+    """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
     scope: ClassVar[Scope] = Scope.ADMIN

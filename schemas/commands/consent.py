@@ -46,7 +46,7 @@ class ReclassifySector(WriteCommand, frozen=True, kw_only=True, tag="reclassify_
 
 
 class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
-    """What became of a reclassification; which fields are there depends on the status.
+    """The result of a reclassification; its status says which fields are present.
 
     consent_required: the sector is as it was, and this call has made, or joined, the proposal.
     """

@@ -198,7 +198,7 @@ ADD_EDGE: Final = Tool(
 
 
 class DeleteEdge(WriteCommand, frozen=True, kw_only=True, tag="graph_delete_edge"):
-    """Remove an edge. Of a constitutive one the first call is a proposal to delete it."""
+    """Remove an edge. For a constitutive edge the first call proposes to delete it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
 
@@ -304,7 +304,7 @@ class RestoreGraph(WriteCommand, frozen=True, kw_only=True, tag="restore_graph")
 
 
 class GraphRestored(WriteReply, kw_only=True, tag="graph_restored"):
-    """What came back of a deletion: the edge or node as it was, and how many edges.
+    """The edge or node that was restored as it was, and how many edges came back with it.
 
     `not_restored` are the first edges of those that could not, `not_restored_count` all of them: another call brings
     them back once nothing stands in their way. `edges_purged` are those that a purge has erased. Where nothing

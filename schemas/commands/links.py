@@ -41,7 +41,7 @@ _CONNECT: Final = ExampleCall.of(
 
 
 class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller says of one link. `weight` is clamped to [0, 1]; relation and weight have defaults."""
+    """The caller's description of one link. `weight` is clamped to [0, 1]; relation and weight have defaults."""
 
     source: MemoryReference
     target: MemoryReference
@@ -77,7 +77,7 @@ class Connect(LinkRequest, WriteCommand, frozen=True, kw_only=True, tag="connect
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a deferred link: made (with its action) or dropped (with the code, the error and the recovery)."""
+    """The end of a deferred link: made (with its action) or dropped (with the code, the error and the recovery)."""
 
     state: Resolution
     action: LinkAction | None = None
@@ -152,7 +152,10 @@ class Disconnect(WriteCommand, frozen=True, kw_only=True, tag="disconnect"):
 
 
 class Disconnected(WriteReply, kw_only=True, tag="disconnected"):
-    """What was removed; null where nothing was: `what` and `hint` then. A guarded link stays and is described."""
+    """The links that were removed; null with `what` and `hint` when there were none.
+
+    A guarded link stays and is described.
+    """
 
     status: Literal["success"] = "success"
     action: Literal["removed", "not_found", "guarded"]
@@ -217,7 +220,7 @@ class ConnectByQuery(WriteCommand, frozen=True, kw_only=True, tag="connect_by_qu
 
 
 class QueryConnected(WriteReply, kw_only=True, tag="query_connected"):
-    """What was found for both queries and what came of it; connect_result is a connect's reply or refusal.
+    """The matches of both queries and the result of connecting them; connect_result is a connect's reply or refusal.
 
     `notice` tells what the caller may not expect, and the next step.
     """
@@ -289,7 +292,7 @@ class Connects(WriteCommand, frozen=True, kw_only=True, tag="connects"):
 
 
 class BatchLinked(msgspec.Struct, kw_only=True):
-    """What became of the link with this index: the fields of Connected (a Struct cannot share them with a reply)."""
+    """The result for the link with this index: the fields of Connected (a Struct cannot share them with a reply)."""
 
     index: int
     action: LinkAction
@@ -319,7 +322,7 @@ class BatchRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class BatchConnected(WriteReply, kw_only=True, tag="batch_connected"):
-    """What a batch did, counted, and by index: first what went wrong, since a client may cut a long reply."""
+    """The results of a batch, counted, and by index: failures first, since a client may cut a long reply."""
 
     status: Literal["success"] = "success"
     summary: str

@@ -44,7 +44,7 @@ _IT: Final = {"memory_id": "<stored.id>"}
 
 
 class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller says of a memory that it wants kept."""
+    """The caller's description of a memory to keep."""
 
     content: Annotated[fields.Content, Meta(description="One fact that makes sense by itself")]
     confidence: fields.Confidence = 1.0

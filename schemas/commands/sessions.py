@@ -54,7 +54,7 @@ BEGIN_SESSION: Final = Tool(
 
 
 class BreadcrumbTrail(msgspec.Struct, kw_only=True):
-    """What the session stored last, recalled last, and touched, in order; `expires_at` moves with each use.
+    """The ids that the session stored last, recalled last, and touched, in order; `expires_at` moves with each use.
 
     An id that was erased since is null among the recalled ones, so that the others keep their numbers.
     """
@@ -104,8 +104,9 @@ class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How to work with the whole; `topics` are the names that the guide knows, by area. What a reader has no tool for
-    is left out.
+    """How to work with the whole; `topics` are the names that the guide knows, by area.
+
+    It leaves out parts for which the reader has no tool.
     """
 
     what: str = ""

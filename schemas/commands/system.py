@@ -106,7 +106,7 @@ class ListAudit(Command, frozen=True, kw_only=True, tag="audit"):
 
 
 class AuditList(Page, kw_only=True, tag="audit_entries"):
-    """What was done, newest first; `next_cursor` is null at the end."""
+    """The audit entries, newest first; `next_cursor` is null at the end."""
 
     listed: ClassVar[str] = "entries"
 

@@ -139,7 +139,10 @@ class Authenticate(Command, frozen=True, kw_only=True, tag="authenticate"):
 
 
 class Identity(Reply, kw_only=True, tag="identity"):
-    """Whose a token is; `unknown` for one that is not there, revoked or expired. Times are seconds since the epoch."""
+    """The owner of a token; `unknown` for a token that is missing, revoked or expired.
+
+    Times are seconds since the epoch.
+    """
 
     status: Literal["success", "unknown"]
     token_id: str = ""
