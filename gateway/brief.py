@@ -54,7 +54,7 @@ class BriefMemory(MemoryFields, kw_only=True, omit_defaults=True):
 
 
 class StoredMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What became of a memory, as far as it is not the usual."""
+    """The unusual outcomes of a store."""
 
     id: str
     partition: Partition = Partition.TRUSTED
@@ -78,7 +78,7 @@ class SimilarMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class _Brief(msgspec.Struct, kw_only=True):
-    """What any reply may carry besides."""
+    """The fields that any brief reply may have."""
 
     degraded: bool | UnsetType = UNSET
     notice: str | UnsetType = UNSET

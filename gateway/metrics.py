@@ -52,7 +52,7 @@ class GatewayMetrics:
         self._figures.histograms[catalog.CALL_SECONDS, tool].observe(taken_s)
 
     def route(self, look: AskHealth, *, token: str, by_caller: bool) -> Route:
-        """Return /metrics. Whoever asks at the same time shares one look.
+        """Return /metrics. Callers that ask at the same time share one look.
 
         `token`: what a scraper shows, if there is one. `by_caller`: its caller, whom authentication knows, needs the
         scope admin.

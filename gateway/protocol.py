@@ -28,7 +28,7 @@ _FILES_OF_OUR_OWN: Final = 256  # Redis, stdio sessions, logs, and what Python o
 
 @dataclass(frozen=True, slots=True)
 class ConnectionBounds:
-    """What a connection may take: bytes, seconds, and a place among the others.
+    """The limits of a connection: bytes, seconds, and a place among the others.
 
     A request's head, and what frames its body beside the body itself (chunk sizes, trailers), has at most
     `header_bytes`, and `header_s` from its first byte; a body has `body_s`. A client may take `write_s` to read what it
@@ -54,7 +54,7 @@ BOUNDS: Final = ConnectionBounds()
 
 
 class Admission(Enum):
-    """What a new connection gets."""
+    """The place and the limits that a new connection gets."""
 
     SERVED = "served"
     SPARE = "asked for nothing but the server's health"

@@ -232,7 +232,7 @@ def rest_of_items(body: Body) -> str:
 
 
 def tell_next(body: Body, items: list[list[int]]) -> None:
-    """Say which call goes on where a budget left out the last of the items that a reply told of."""
+    """Name the call that continues where a budget left out the last items of a reply."""
     told, kept = body.get("reply") or body, zip(_receipts_of(body), items, strict=True)
     left = [indexes[len(shown)] for shown, indexes in kept if len(shown) < len(indexes)]
     is_further = left and min(left) > min(indexes[0] for indexes in items if indexes)  # one item may be too large

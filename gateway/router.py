@@ -107,7 +107,7 @@ Authenticate = Callable[[Scope], Awaitable[Caller | Response]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """What answers each request: the page at /ui, REST at /v1, MCP at /mcp, and `others` everything else.
+    """The application of each path: the page at /ui, REST at /v1, MCP at /mcp, and `others` for everything else.
 
     `open_paths` need no caller, nor does the page, which has its own sign-in.
     """
@@ -223,7 +223,7 @@ DISCARD_S: Final = 5.0  # so long and so much of a body that is refused is read 
 
 @dataclass(slots=True)
 class Exchange:
-    """A request's body on its way in, and its answer on its way out. Whoever ends it calls `let_go`."""
+    """A request's body on its way in, and its answer on its way out. The code that ends it calls `let_go`."""
 
     scope: Scope
     take: Receive

@@ -52,7 +52,7 @@ LAST_STOP_S: Final = GRACE_S + 2.0  # after which whatever still runs is cancell
 
 
 class Gateway:
-    """What every client of the process shares."""
+    """The objects that all clients of the process share."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """What the client reads, as an object and as the same in JSON, and whether it is a refusal."""
+    """The reply that the client reads, as an object and as the same in JSON, and whether it is a refusal."""
 
     body: Body
     text: str

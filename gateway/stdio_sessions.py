@@ -113,7 +113,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HomeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a home asks of its gateway: `health`, or to serve HTTP with these variables; null: to serve none.
+    """A request of a home to its gateway: `health`, or to serve HTTP with these variables; null: to serve none.
 
     For example `{"engramq": 1, "http": {"ENGRAMQ_PORT": "8765"}}`.
     """

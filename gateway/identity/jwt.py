@@ -213,7 +213,7 @@ _REQUIRED: Final = ["exp", "iss", "aud", "sub"]
 
 
 class _Header(msgspec.Struct):
-    """What of a token's header matters before anything in it is believed."""
+    """The fields of a token's header that are read before the signature is checked."""
 
     alg: str
     kid: str | None = None

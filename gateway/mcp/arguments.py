@@ -70,7 +70,7 @@ class Parameter:
 
     @property
     def expected(self) -> str:
-        """What the parameter takes, in words: 'a whole number from 1 to 50'."""
+        """The values that the parameter takes, in words: 'a whole number from 1 to 50'."""
         return _describe_type(self.schema)
 
     def is_absent(self, given: Any) -> bool:

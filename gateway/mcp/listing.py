@@ -1,4 +1,4 @@
-"""What a client is shown before it calls: the introduction, tools, resources and prompts, without the MCP SDK.
+"""The introduction, tools, resources and prompts that a client is shown, without the MCP SDK.
 
 Plain dicts, as they are sent in both eras. `Introduction` answers what every client asks at its start, since the SDK
 takes 28 MB and most of the CPU of a gateway's start; what else a client asks is the SDK's (server.py).
@@ -91,7 +91,7 @@ INSTRUCTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What one kind of client sees: the tools that are listed, and whether with their output schemas.
+    """The view of one kind of client: the tools that are listed, and whether with their output schemas.
 
     `name`: of the profile, "" where its tools were named. `unlisted`: what may be called by name all the same.
     `in_session`: calls are in a session without naming one, as over stdio.
@@ -118,7 +118,7 @@ def profile_of(tools: str, *, output_schemas: bool = False, in_session: bool = T
 
 
 def instructions_for(profile: Profile, principal: Principal) -> str:
-    """Return what a model is told of the whole."""
+    """Return the instructions for a model: how to use the server as a whole."""
     return omit_unavailable(INSTRUCTIONS, audience_of(profile.tools, principal.scopes, principal.untrusted))
 
 
@@ -267,7 +267,7 @@ PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"  # in th
 
 
 class Introduction:
-    """What one client asks before it calls: `initialize`, then lists, none of them with anything unusual."""
+    """The messages that a client sends before it calls: `initialize`, then lists, none of them unusual."""
 
     def __init__(self, profile: Profile, principal: Principal) -> None:
         self._profile = profile

@@ -98,7 +98,7 @@ def sdk_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:
 
 
 class _SdkMethods:
-    """What one server of the SDK calls for each method of MCP."""
+    """The handlers of the SDK's server for each method of MCP."""
 
     def __init__(self, service: Service, profile: Profile, caller_of: Callable[[Context], Caller]) -> None:
         self._service = service

@@ -132,11 +132,11 @@ class Bus:
 
     @property
     def refused(self) -> str:
-        """What Redis refused of late, as a sentence, or that some lanes were away at the last look."""
+        """The last refusal of Redis, as a sentence, or that some lanes were away at the last look."""
         return next((lane.refused for lane in self._lanes if lane.refused), self._away)
 
     async def ready(self) -> None:
-        """Return when Redis answers for some lane: the others' callers are told, the rest are served.
+        """Return when Redis answers for some lane: callers of other lanes are refused, the rest are served.
 
         Raises EngramqError `unavailable`, within about 2 s when it does not; the error says what Redis refuses.
         """

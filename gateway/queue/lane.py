@@ -184,7 +184,7 @@ class BusLane:
 
     @property
     def refused(self) -> str:
-        """What Redis refused of late, as a sentence; nothing when it has taken such a thing since."""
+        """The last refusal of Redis, as a sentence; nothing once it has accepted such a write since."""
         return self._refused if time.monotonic() < self._refused_at + REFUSED_S else ""
 
     async def _exchange(self, commands: Sequence[bytes], timeout_s: float) -> list[Any]:

@@ -23,8 +23,10 @@ _FIGURES: Final = 5  # of each kind
 
 
 class Look(NamedTuple):
-    """What a look found. `ahead_s`: how far the clock of Redis is ahead of this machine's; `clocks`: by how much those
-    of processes are ahead of its own, which are wrong.
+    """The result of a look.
+
+    `ahead_s`: how far the clock of Redis is ahead of this machine's; `clocks`: by how much those of processes are ahead
+    of its own, which are wrong.
 
     `refused`: what Redis refuses besides, as a sentence. `away`: that some lanes do not answer, as a sentence.
     """

@@ -1,4 +1,4 @@
-"""Answer requests under /v1: each is one call of a tool. Who calls is known by then, as for MCP."""
+"""Answer requests under /v1: each is one call of a tool. The caller is known by then, as for MCP."""
 
 import math
 from functools import cache

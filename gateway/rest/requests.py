@@ -31,7 +31,7 @@ class PathMatch:
 
     @property
     def methods(self) -> str:
-        """What an Allow header lists."""
+        """The methods of an Allow header."""
         methods = [*self.tools, *(["HEAD"] if "GET" in self.tools else []), "OPTIONS"]
         return ", ".join(methods)
 
@@ -85,7 +85,7 @@ class WrongRequest(Exception):
 async def arguments_of(
     tool: Tool, values: Sequence[str], query: bytes, headers: Headers, receive: Receive
 ) -> dict[str, Any]:
-    """Return the arguments of a call, unchecked but for where they stand.
+    """Return the arguments of a call, checked only for their place.
 
     Raises WrongRequest or EngramqError when they cannot be read, and CallerLeft.
     """
@@ -168,7 +168,10 @@ def _read_body(body: bytes, headers: Headers) -> dict[str, Any]:
 
 
 def _json_in(body: bytes) -> Any:
-    """Return what JSON holds. What msgspec refuses, such as half a surrogate pair, its parameter's check may name."""
+    """Return what JSON holds.
+
+    The parameter's check names values that msgspec refuses, such as half a surrogate pair.
+    """
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

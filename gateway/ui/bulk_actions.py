@@ -129,7 +129,7 @@ class Question:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What came of an action on many: the ids that it was carried out on, the ids of the others by what was said.
+    """The result of an action on many memories: the ids that it changed, and the other ids by the reason.
 
     `undo` names the action that takes it back and `undone` the memories that it is for: those alone that are again as
     they were after it.

@@ -66,7 +66,7 @@ class _TooLarge(Exception):
 
 
 class _Written:
-    """What a file has of the lines of an export; in the form of another program it is written as the lines come."""
+    """The file of an export so far; the form of another program is written as the lines come."""
 
     def __init__(self, page: PageRequest, name: ExportFormat) -> None:
         self._taken = _Taken()
@@ -76,7 +76,7 @@ class _Written:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """What the form cannot hold, by name."""
+        """The kinds and counts that the form cannot hold."""
         return {} if self._form is None else dict(self._form.left_out)
 
     async def pieces(self, part: Part) -> AsyncIterator[bytes]:

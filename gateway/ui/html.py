@@ -1,4 +1,4 @@
-"""Fill the templates of the page and serve its files. What memories hold is escaped: it is data, never markup."""
+"""Fill the templates of the page and serve its files. Contents of memories are escaped: they are data, never markup."""
 
 import hashlib
 import mimetypes

@@ -60,7 +60,7 @@ async def _inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Respon
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What is decided together: a turn with its answers, in the order in which they were said, or one memory alone.
+    """The memories that are decided together: a turn with its answers, in the order of speech, or one memory alone.
 
     `chatter`: courtesies after them, which are shown in one line and never judged.
     """
@@ -70,7 +70,7 @@ class Exchange:
 
     @property
     def chosen(self) -> list[str]:
-        """What the form of many says of each that was shown whole."""
+        """The form's decision on each memory that was shown whole."""
         whole = [each for each in self.memories if each.get("digest") and "of_another" not in each]
         return [f"{each['id']}.{each['digest']}.{each['verification']}" for each in whole]
 

@@ -56,7 +56,7 @@ _TEXTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFilters:
-    """What the form asks for, as it stands in the address; "" is not asked for."""
+    """The filters of the form, as they stand in the address; "" means no filter."""
 
     q: str = ""
     partition: str = Partition.TRUSTED
@@ -99,7 +99,10 @@ class MemoryFilters:
 
     @property
     def common(self) -> dict[str, Any]:
-        """What search and list take alike. A project that is named is meant alone, without what is in none."""
+        """The parameters that search and list share.
+
+        A project that is named is meant alone, without what is in none.
+        """
         return {
             "partitions": self.partitions,
             "sectors": [self.sector] if self.sector else None,
@@ -117,7 +120,7 @@ class MemoryFilters:
 
     @property
     def of_list(self) -> dict[str, Any]:
-        """What a list takes, and the counts of its timeline."""
+        """The parameters of a list and of the counts of its timeline."""
         return {
             "states": [self.state] if self.state else None,
             "verifications": [self.verification] if self.verification else None,

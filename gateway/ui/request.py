@@ -116,7 +116,7 @@ class PageCallRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What all requests to the page share. `has_tokens`: visitors come in by tokens that engramq has made.
+    """The objects that all requests to the page share. `has_tokens`: visitors come in by tokens that engramq has made.
 
     `files`: None where no file can be imported.
     """
@@ -155,7 +155,7 @@ class PageRequest:
 
     @property
     def caller(self) -> Caller:
-        """Who asks; only views for those who are known ask for it."""
+        """The caller; only views for signed-in visitors ask for it."""
         assert self.visitor.caller is not None
         return self.visitor.caller
 
@@ -232,7 +232,7 @@ class PageRequest:
         return self.render("missing.html", status=404, said=f"There is no such {what}")
 
     def go(self, path: str, **query: str) -> Response:
-        """Send the visitor on, by GET; a part of the page is told to load the whole of that one."""
+        """Redirect the visitor by GET; a part of a page makes the browser load that whole page."""
         address = f"{path}?{urlencode(query)}" if query else path
         if self.is_partial:
             return Response(status_code=204, headers={"hx-redirect": address})

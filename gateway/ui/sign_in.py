@@ -135,7 +135,7 @@ class Visitor:
 
     @property
     def form_token(self) -> str:
-        """What this visitor's forms bring back."""
+        """The token that this visitor's forms bring back."""
         return form_token(self.cookie)
 
 
