@@ -158,7 +158,7 @@ def hand_over(
 
 
 class LineSink(Protocol):
-    """What takes the lines of an export."""
+    """Takes the lines of an export."""
 
     def write(self, line: bytes, /) -> object:
         """Take a line; raises OSError."""

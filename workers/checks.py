@@ -117,7 +117,7 @@ class WorkerChecks:
         return passed(CheckName.MODEL)
 
     async def _vectors(self) -> Check:
-        """Look for vectors of other models. While they are made anew that is progress, told beside a check that passes.
+        """Look for vectors of other models. While vectors are made anew, the check passes and shows the progress.
 
         They are counted only where nobody is at it.
         """

@@ -27,7 +27,10 @@ LATE: Final = PageAnswer(503, b"The figures took too long.\n")
 
 
 class WorkerMetrics:
-    """The figures of one worker process. `observe` is told of each command, `embedded` of each batch of texts."""
+    """The figures of one worker process.
+
+    The runner calls `observe` for each command, the vectorizer `embedded` for each batch of texts.
+    """
 
     def __init__(self, kinds: Sequence[WorkerKind], settings: Settings) -> None:
         self._keeps_up = WorkerKind.UPKEEP in kinds

@@ -61,7 +61,7 @@ def subject(reply: Reply) -> UUID | None:
 
 
 def announcement(reply: Reply) -> Announcement | None:
-    """Return the event that a reply is, None when webhooks are told nothing of it.
+    """Return the event that a reply is for webhooks, None for no event.
 
     What is told are ids and words of the vocabulary, nothing that anybody wrote, and of no private memory.
     """

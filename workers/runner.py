@@ -48,7 +48,7 @@ A = ParamSpec("A")
 
 
 class Services(dict[type[Any], Any]):
-    """What the handlers of one process share besides the store, by type; KeyError for what the process has not."""
+    """The objects that handlers of one process share besides the store, by type; KeyError for a missing one."""
 
     def __init__(self, *shared: object) -> None:
         super().__init__({type(service): service for service in shared})
@@ -61,7 +61,7 @@ class Services(dict[type[Any], Any]):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Context(Completion):
-    """What a handler knows besides its command, and what it leaves to be done after the commit: the completion.
+    """The facts that a handler has besides its command, and the completion that it leaves for after the commit.
 
     `reply` is set at the end.
     `store`: as the principal of the command sees it, all of it where that is engramq itself.

@@ -19,7 +19,7 @@ from engramq.workers.db.transaction import Row, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is told of a token, never the token itself. It holds for ever without `expires_at`."""
+    """The description of a token, never the token itself. It holds for ever without `expires_at`."""
 
     id: UUID
     namespace: str
@@ -37,7 +37,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken:
-    """Who is to come in by a token, and what that principal may do."""
+    """The principal of a new token, and its rights."""
 
     principal: str
     scopes: Sequence[Scope]
@@ -50,7 +50,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """Who does something to a token, by which command and why, as the audit log tells it."""
+    """The actor of a change to a token, its command and its reason, for the audit log."""
 
     actor: str
     command_id: UUID | None = None

@@ -60,7 +60,7 @@ Work = Callable[[Transaction], Awaitable[T]]
 
 
 class DatabaseHealth(NamedTuple):
-    """What the database refuses, as a sentence (nothing: nothing), and whether it serves reads."""
+    """The database's last refusal, as a sentence ("" for none), and whether it serves reads."""
 
     refused: str = ""
     reads: bool = True

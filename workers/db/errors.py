@@ -33,7 +33,7 @@ class SettingsMissing(psycopg.OperationalError):
 
 
 class Meaning(Enum):
-    """What to do about an error."""
+    """The recovery from an error."""
 
     CONFLICT = auto()  # another transaction was in the way: try again
     GONE = auto()  # the server or the connection went away: try again on a new connection, for a while
@@ -176,7 +176,7 @@ def unavailable(error: Exception | None = None) -> EngramqError:
 
 
 class Refusals:
-    """What the database refused last; empty when a write has followed."""
+    """The database's last refusal; empty once a write has succeeded since."""
 
     def __init__(self) -> None:
         self.latest = ""
@@ -184,7 +184,7 @@ class Refusals:
 
     @property
     def current(self) -> str:
-        """What it refuses now, as far as is known."""
+        """The current refusal, as far as it is known."""
         return self.latest if time.monotonic() < self._at + REFUSED_S else ""
 
     def note(self, name: str) -> None:

@@ -18,8 +18,7 @@ MESSAGES_MAX: Final = 10_000  # of webhooks, of each sort
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookFigures:
-    """What the webhooks of all namespaces in this database have not taken: `waiting` messages, the oldest of which came
-    `oldest_s` seconds ago, and `dead` ones, which nobody took in all their tries.
+    """Undelivered messages of all webhooks here: `waiting`, the oldest for `oldest_s` seconds; `dead`, given up.
 
     `due` are those of the waiting that could be sent now; the others wait for their next try. Each count ends at
     MESSAGES_MAX.
@@ -33,7 +32,7 @@ class WebhookFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFigures:
-    """What all namespaces hold together.
+    """The totals of all namespaces.
 
     `memories` is an estimate; `pending` counts memories without a vector up to a bound; `unfinished` counts namespaces
     that upkeep has to look at; `reembedding` is how many memories still have vectors of another model while they are

@@ -13,7 +13,7 @@ from engramq.workers.db.transaction import Jsonb, Sent, Transaction
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What webhooks are told of a command; `memory_id` is the memory whose content goes along where that is wanted.
+    """The event of a command for webhooks; `memory_id` is the memory whose content goes along where a webhook wants it.
 
     `data` holds ids and words of the vocabulary, nothing that anybody wrote.
     """
@@ -54,12 +54,12 @@ async def send_end(
 
 
 async def tell(tx: Transaction, envelope: Envelope, announced: Announcement) -> None:
-    """Let the webhooks that want to know be told of a part of a command."""
+    """Announce a part of a command to the webhooks that want it."""
     await tx.send("tell_webhooks", **_outbox_values(envelope, announced))
 
 
 async def drop_announcements(tx: Transaction, memory_id: UUID) -> None:
-    """Tell no webhook any more what has not been told of a memory yet."""
+    """Drop the announcements of a memory that no webhook has received yet."""
     await tx.send("drop_announcements", id=memory_id)
 
 

@@ -184,8 +184,7 @@ class KnownMemories:
         return {memory_id: self._known[memory_id] for memory_id in ids if memory_id in self._known}
 
     def read(self, answer: Answer, known: Mapping[str, Known]) -> dict[str, Memory]:
-        """Return the memories of an answer to `visible_by_id`, which was asked with what is `known`; they are the
-        caller's own, but for what they hold."""
+        """Return the memories of an answer to `visible_by_id`, asked with `known`; callers own them, not contents."""
         if answer is None:
             return {}
         visible, memories = _visible.decode(answer), dict[str, Memory]()
@@ -211,7 +210,7 @@ def memory_from_json(row: JsonRow) -> Memory:
 
 
 class Warned(TypedDict, total=False):
-    """The fields by which an untrusted memory, or a link of one, is told from trusted ones; trusted ones have none."""
+    """The fields that mark an untrusted memory, or a link of one; trusted ones have none."""
 
     untrusted: bool
     warning: str

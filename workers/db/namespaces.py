@@ -17,7 +17,7 @@ from engramq.workers.db.transaction import Transaction
 
 
 class Looks(StrEnum):
-    """Who looks at changes."""
+    """The readers of noted changes."""
 
     SWEEP = "sweep"  # for unfinished work
     COUNTS = "counts"  # for words to count

@@ -23,8 +23,7 @@ CAPTURED: Final = "captured"  # the tag of what was captured of a session, now o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Privacy:
-    """What is private unless it says otherwise, None: what `starting` says; whether sharing takes consent; whether
-    administrators read what is private."""
+    """The default visibility (None: as `starting` says); if sharing takes consent; if administrators read all."""
 
     visibility: Visibility | None = None
     consent: bool = False
@@ -46,7 +45,7 @@ async def privacy_of(tx: Transaction) -> Privacy:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """Who sees what does not say so: what a principal says, and what was captured of its sessions.
+    """The visibility of memories that state none: those that a principal stores, and those that hooks capture.
 
     `may_correct`: the principal keeps something private, which a shared one may correct.
     """

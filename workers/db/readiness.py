@@ -85,7 +85,7 @@ class Migration(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """What makes a database one of this release: `whole` an empty one, `migrations` one of a release before."""
+    """The SQL that makes a database of this release: `whole` for an empty one, `migrations` for an earlier release."""
 
     whole: Migration
     migrations: tuple[Migration, ...]

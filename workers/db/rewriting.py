@@ -49,7 +49,10 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class RewriteBegun:
-    """What is begun now. `table` is its name with its size in bytes, else it is a `step` that is about no table."""
+    """The rewriting that begins now.
+
+    `table` is its name with its size in bytes, else it is a `step` that is about no table.
+    """
 
     step: str = ""
     table: str = ""
@@ -60,7 +63,7 @@ class RewriteBegun:
 
 @dataclass(frozen=True, slots=True)
 class RewritePlanned:
-    """What is about to be written anew: so many tables, of so many bytes."""
+    """The planned rewriting: how many tables, of how many bytes."""
 
     tables: int
     bytes: int
@@ -200,7 +203,7 @@ def _explain(error: psycopg.Error) -> NotReady:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is saved: the number of its last migration (0: none), the server's major version, all databases' bytes."""
+    """The saved cluster: number of its last migration (0: none), server's major version, bytes of all databases."""
 
     schema: int
     postgresql: int

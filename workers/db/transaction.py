@@ -156,9 +156,10 @@ async def ask(
 
 @dataclass(slots=True)
 class Transaction:
-    """An open transaction; every query gets its tenant as %(tenant)s, the name of it as %(namespace)s, and who writes
-    as %(writer)s: the principal of the command, or engramq itself. `at_end` is told how a write ended. `viewer`: whose
-    private rows it sees.
+    """An open transaction.
+
+    Every query gets its tenant as %(tenant)s, the tenant's name as %(namespace)s, and the writing principal, or engramq
+    itself, as %(writer)s. `at_end` learns how a write ended. `viewer`: whose private rows it sees.
     """
 
     connection: Connection

@@ -15,7 +15,7 @@ _BEYOND: Final = "\U0010ffff" * (NAME_CHARS + 1)  # after every owner, by their 
 
 
 class Viewer(NamedTuple):
-    """Who sees, besides what everybody does, the rows of the owners from the first to the last."""
+    """Sees, besides shared rows, the rows of the owners from the first to the last."""
 
     owner_first: str
     owner_last: str

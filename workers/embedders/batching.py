@@ -172,7 +172,9 @@ BatchObserver: TypeAlias = Callable[[int, float, bool], None]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What may pile up. Beyond `interactive` waiting texts a call is refused; beyond `bulk` a bulk call waits for room.
+    """The limits of waiting work.
+
+    Beyond `interactive` waiting texts a call is refused; beyond `bulk` a bulk call waits for room.
 
     20,000 rows of 384 dimensions need 37 MB, so MiniLM is bounded by entries and wider models by bytes. An interactive
     call waits for `patience_s` at most, less than its caller for the reply. When its batch took `slow_failure_s` or

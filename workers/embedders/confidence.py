@@ -29,7 +29,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Texts(NamedTuple):
-    """What is embedded to calibrate a model; `meant` has the row of the right memory for each query."""
+    """The texts that are embedded to calibrate a model; `meant` has the row of the right memory for each query."""
 
     memories: Sequence[str]
     queries: Sequence[str]

@@ -66,7 +66,7 @@ POOLINGS: Final[Mapping[str, Pooling]] = {
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """What a folder says about its model. `digests`: of the files that have to be whole when it is loaded."""
+    """The description of a model in its folder. `digests`: of the files that have to be whole when it is loaded."""
 
     graph: Path
     tokenizer: Path

@@ -121,7 +121,7 @@ def pad(batch: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
 
 
 def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return rows of length 1, but for those of zeros."""
+    """Return rows of length 1; rows of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
@@ -182,7 +182,7 @@ class LazyModel(Generic[M]):
     """Loads in a thread, once, and works in threads of its own; `closed` says that it was let go for good."""
 
     def __init__(self, load: Callable[[], M], *, at_once: int, closed_reason: str) -> None:
-        """`load` blocks; `at_once` is how many threads there are; `closed_reason` is told after the end."""
+        """`load` blocks; `at_once` is how many threads there are; `closed_reason` is the error after the end."""
         self._load = load
         self._limiter = CapacityLimiter(at_once)
         self._loading = threading.Lock()

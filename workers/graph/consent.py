@@ -34,7 +34,7 @@ _TOO_MANY_OPEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What consent is asked for: a proposal of the same is the same proposal, whatever its reason.
+    """The change for which consent is asked: equal changes are one proposal, whatever their reasons.
 
     `covers`: the constitutive edges that would be changed or go. `change` holds what would be different, as it would
     be, in JSON values; of properties by key. Consent is to exactly that: whatever else the call would change by now, or

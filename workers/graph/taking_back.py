@@ -26,7 +26,7 @@ _OF_EDGES: Final = ("weight", _SECTOR, _PROPERTIES, *ENDS)
 
 @dataclass(frozen=True, slots=True)
 class ChangedBy:
-    """Whose changes are meant, and from when until when; None: any time."""
+    """The principal whose changes are meant, and from when until when; None: any time."""
 
     created_by: str
     since: datetime | None

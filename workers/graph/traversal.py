@@ -84,7 +84,7 @@ def _was_cut(hops: Sequence[Hop], per_node: int) -> bool:
 
 @dataclass(slots=True)
 class _Side:
-    """What has been seen from one end: each node with its depth, the weight of the way, and the edge it came by."""
+    """The nodes that one end has reached: each with its depth, the weight of the way, and the edge it came by."""
 
     root: UUID
     frontier: list[UUID] = field(default_factory=list)

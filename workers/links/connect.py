@@ -51,7 +51,7 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asserted:
-    """What an agent's request did to a link. `before`: the link as it was, None when it was not there.
+    """The effect of an agent's request on a link. `before`: the link as it was, None when it was not there.
 
     `untrusted`: an end of it is.
     """

@@ -37,7 +37,7 @@ class Match(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """What a query found, with the chance that it is what was meant; nothing at all is never that."""
+    """A match of a query, with the chance that it is the one that was meant; without a match it never is."""
 
     match: Match | None
     confidence: float | None

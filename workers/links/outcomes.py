@@ -29,7 +29,7 @@ RAISE: Final = 0.10  # what a signal of 1 adds to the weight of a link that is t
 
 @dataclass(slots=True)
 class Linked:
-    """What became of the pairs of memories that helped together."""
+    """The outcome for the pairs of memories that helped together."""
 
     created: set[Pair] = field(default_factory=set)
     reinforced: set[Pair] = field(default_factory=set)

@@ -47,7 +47,7 @@ class AutomaticLink(NamedTuple):
 
 @dataclass(slots=True)
 class AutomaticWritten:
-    """What became of automatic links: made, there already (in whatever relation), or left out."""
+    """The outcome for automatic links: made, there already (in whatever relation), or left out."""
 
     created: list[AutomaticLink] = field(default_factory=list)
     existing: list[AutomaticLink] = field(default_factory=list)
@@ -190,7 +190,7 @@ def audit_displaced(displaced: Sequence[Displaced]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Decayed:
-    """What one transaction of a pass did; `after` is where the next one goes on, None at the end."""
+    """The work of one transaction of a pass; `after` is where the next one goes on, None at the end."""
 
     decayed: int
     gone: int

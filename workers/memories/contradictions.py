@@ -39,7 +39,7 @@ Ends = frozenset[str]  # the ids of two memories that are linked
 
 
 class Stated(NamedTuple):
-    """What of a memory is compared. `order`: when it happened or was stored, its place in its thread, and its id."""
+    """The compared part of a memory. `order`: when it happened or was stored, its place in its thread, and its id."""
 
     id: str
     content: str

@@ -150,14 +150,14 @@ class _Statement(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """What an earlier and a later text say of the same thing: a piece of each."""
+    """The two pieces in which an earlier and a later text speak of the same thing."""
 
     earlier: str
     later: str
 
 
 class _Text(NamedTuple):
-    """What a text states; `parts`: all that it says, questions and suppositions too."""
+    """The statements of a text; `parts`: all of its sentences, questions and suppositions too."""
 
     statements: tuple[_Statement, ...]
     keys: frozenset[str]

@@ -30,7 +30,7 @@ DIGEST_BYTES: Final = 16
 
 
 class _Said:
-    """What a text says that vectors do not tell apart."""
+    """The details of a text that vectors do not tell apart."""
 
     def __init__(self, content: str) -> None:
         self.text = plain(content)
@@ -80,7 +80,7 @@ class Compared:
 
     @property
     def rank(self) -> tuple[int, bool, datetime, UUID]:
-        """What stays has the highest: what is vouched for, then what is kept, then what is newest."""
+        """The memory that stays has the highest: a vouched-for one, then a kept one, then the newest."""
         return _VOUCHED.get(self.verification, 0), self.kept, self.created_at, self.id
 
 

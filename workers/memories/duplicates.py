@@ -49,7 +49,7 @@ BEGINNING: Final = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What is looked for: in these partitions, by vectors of this model, at least this cosine, of one kind or any."""
+    """The pairs to find: in these partitions, by vectors of this model, at least this cosine, of one kind or any."""
 
     partitions: tuple[Partition, ...]
     model_id: int

@@ -49,7 +49,10 @@ def find_cited(evidence: Given) -> dict[str, str]:
 
 
 def grounds_of(evidence: Iterable[Given]) -> set[UUID]:
-    """Return the memories that several memories' evidence cites. Who changes others too locks all of them at once."""
+    """Return the memories that several memories' evidence cites.
+
+    A caller that changes others too locks all of them at once.
+    """
     return {known for given in evidence for text in find_cited(given).values() if (known := parse_uuid(text))}
 
 
@@ -179,7 +182,7 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
 
 
 def _add_state(kept: dict[str, Any], checked: CheckedCitation, at: str, by: str) -> dict[str, Any]:
-    """Return a citation with the state that was found; that of a memory is told as it is now, and never kept."""
+    """Return a citation with the state that was found; the state of a memory is read now, and never stored."""
     if checked.state is UNSET or checked.memory_id is not UNSET or kept.get("state") == checked.state:
         return kept
     return {**as_cited(kept), "state": checked.state.value, "checked_at": at, "checked_by": by}

@@ -120,7 +120,7 @@ async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
 
 
 async def follow_import(reply: Reply, command: ImportBatch, context: Context) -> None:
-    """Have sectors told of what was imported, and links made of what was updated; the sweep links the rest."""
+    """Send the imported memories to sectors, and link the updated ones; the sweep links the rest."""
     if not isinstance(reply, BatchImported):
         return
     namespace, principal = context.envelope.namespace, context.envelope.principal

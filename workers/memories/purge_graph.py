@@ -43,7 +43,7 @@ _AS_IT_IS: Final = ("deletion", "property_count")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeFilters:
-    """What has to hold of a memory for a purge to take it; None: anything may."""
+    """The conditions under which a purge takes a memory; None: no condition."""
 
     created_by: str | None
     source_type: str | None
@@ -160,7 +160,7 @@ ERASED: Final = (
 
 
 async def _erase_about(tx: Transaction, envelope: Envelope, edges: Sequence[Row]) -> None:
-    """Erase proposals about edges that are gone. Who proposes locks the edge, so nobody makes another one."""
+    """Erase proposals about edges that are gone. A proposer locks the edge, so nobody makes another proposal."""
     if edges:
         gone = await tx.rows("erase_proposals_about", ids=ids_of(edges))
         await _note(tx, envelope, AuditAction.ERASE_PROPOSAL, gone)

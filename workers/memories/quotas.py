@@ -39,7 +39,7 @@ Amounts = Counter[tuple[str | None, str]]  # by principal, None for all together
 
 @dataclass(slots=True, eq=False)
 class Written:
-    """What one transaction writes. `ended`: when it was committed, by time.monotonic; inf: not yet."""
+    """The writes of one transaction. `ended`: when it was committed, by time.monotonic; inf: not yet."""
 
     amounts: Amounts = field(default_factory=Counter)
     ended: float = math.inf
@@ -111,7 +111,7 @@ class Quotas:
 
 @dataclass(slots=True)
 class Allowance:
-    """What one transaction takes of the quotas for what a principal writes; given back when it is rolled back.
+    """The room that one transaction takes of a principal's quotas; given back when it is rolled back.
 
     `since`: when the command was begun, by time.monotonic.
     """

@@ -274,7 +274,7 @@ async def _vectors_of(store: Store, namespace: str, spec: EmbedderSpec) -> dict[
 
 
 class Counts(TypedDict):
-    """What a namespace holds; every word is there, with 0 when nothing is."""
+    """The counts of a namespace; every word is present, with 0 when there is nothing."""
 
     memories: int
     by_partition: dict[str, int]

@@ -84,7 +84,7 @@ async def show_to(tx: Transaction, row: Row, visibility: Visibility, envelope: E
 
 
 async def show_to_all(tx: Transaction, row: Row, envelope: Envelope, *, by_consent: bool = False) -> None:
-    """Let everybody see a locked memory with this row. What it replaced stays private, and hidden by no id.
+    """Let everybody see a locked memory with this row. The memory that it replaced stays private, and no id reveals it.
 
     `by_consent`: others judged the memory, but not the notes on its links, which stay private.
 

@@ -241,7 +241,7 @@ async def tell_private(tx: Transaction, draft: Draft, partition: Partition) -> s
 
 
 async def _notice_of_project(tx: Transaction, project: str, row: Row, context: Context) -> str:
-    """Say that the project of a memory is new and called nearly as another one; who may not read is told of none."""
+    """Say that a memory's project is new and has nearly the name of another; without the scope read no notice."""
     (answer,) = row.values()
     there = read_beside(answer)
     is_new = not there.is_known and there.has_others
@@ -249,7 +249,7 @@ async def _notice_of_project(tx: Transaction, project: str, row: Row, context: C
 
 
 def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:
-    """Return what is to be done after a store: sector and wish told, unless both were given, and similarity links."""
+    """Return the work after a store: its sector and wish, unless both were given, and similarity links."""
     if stored.state is not MemoryState.ACTIVE:
         return ()
     is_told = stored.sector_source is not None and stored.standing_source is not None
@@ -258,7 +258,7 @@ def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = 
 
 
 def finishing(namespace: str, sectors: Sequence[str], links: Sequence[Activated]) -> tuple[FollowUp, ...]:
-    """Return the commands that finish active memories: sectors and wishes told of those that lack them, links."""
+    """Return the commands that finish active memories: sectors and wishes for those that lack them, links."""
     size = MEMORIES_PER_FOLLOW_UP
     classify = (ClassifySectors(memory_ids=tuple(sectors[at : at + size])) for at in range(0, len(sectors), size))
     link = (LinkActivated(memories=tuple(links[at : at + size])) for at in range(0, len(links), size))
@@ -266,7 +266,7 @@ def finishing(namespace: str, sectors: Sequence[str], links: Sequence[Activated]
 
 
 def columns_of(draft: Draft) -> dict[str, Any]:
-    """Return the columns of a new memory but for its vector, under a new id."""
+    """Return the columns of a new memory without its vector, under a new id."""
     new = draft.memory
     return {
         "id": UUID(uuid7()),

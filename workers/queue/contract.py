@@ -49,7 +49,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What a session remembers of a command; written in the Redis transaction that sends the reply."""
+    """The part of a session's state that a command changes; written in the Redis transaction that sends the reply."""
 
     stored: str | None = None
     recalled: tuple[str, ...] | None = None
@@ -82,7 +82,7 @@ class FollowUp:
 
 @dataclass(slots=True)
 class Completion:
-    """What came of a command. `replayed`: it was carried out before, and this is the stored reply."""
+    """The outcome of a command. `replayed`: it was carried out before, and this is the stored reply."""
 
     reply: Reply
     session_state: SessionState | None = None

@@ -277,7 +277,7 @@ def _dead_indexes(keys: Keys) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What a lane holds: payloads by job, None of one that has gone; answers by reply list; a namespace's sessions."""
+    """A lane's contents: payloads by job, None for one that has gone; answers by reply list; a namespace's sessions."""
 
     jobs: Mapping[str, bytes | None]
     answers: Mapping[bytes, Sequence[bytes]]
@@ -285,7 +285,7 @@ class _Waiting:
 
 
 class _Erasure:
-    """What is to vanish from a namespace: all of it, or some memories.
+    """The data to erase from a namespace: all of it, or some memories.
 
     Of memories (`contents` by id) that is an id wherever it stands as a value, a content wherever it is some memory's
     content. `message`: what the callers hear whose commands go.

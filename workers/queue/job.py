@@ -57,7 +57,7 @@ ABANDONED: Final = "abandoned"  # its callers have gone
 
 @dataclass(frozen=True, slots=True)
 class JobResources:
-    """What the jobs of one mailbox share."""
+    """The objects that the jobs of one mailbox share."""
 
     spec: WorkerSpec
     keys: Keys
@@ -128,7 +128,7 @@ class ClaimedJob:
             log.warning("A lease was lost", extra=extra)
 
     def _read(self) -> list[Envelope]:
-        """Decode the job. What cannot be read becomes a dead letter; a read that nobody waits for any more is dropped.
+        """Decode the job. An unreadable job becomes a dead letter; a read that nobody waits for any more is dropped.
 
         A write is carried out however late.
         """

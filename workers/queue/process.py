@@ -54,7 +54,7 @@ class Polling:
 
 
 class _Lanes:
-    """What a process runs in its lanes: workers of each kind, a pipeline, and the signs of life of both."""
+    """The content of a process's lanes: workers of each kind, a pipeline, and the signs of life of both."""
 
     def __init__(self, specs: Sequence[WorkerSpec], lanes: Lanes, stop: asyncio.Event, *, grace_s: float) -> None:
         self._specs = specs

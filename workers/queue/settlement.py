@@ -44,7 +44,7 @@ Session = tuple[str, PrincipalId, str]  # namespace, principal, session
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one try of a command: an encoded answer (with its completion or dead letter), or another try."""
+    """The end of one try of a command: an encoded answer (with its completion or dead letter), or another try."""
 
     envelope: Envelope
     answer: bytes | None = None

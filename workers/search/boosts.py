@@ -44,7 +44,7 @@ class Reached(NamedTuple):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies around the best candidates. `linked` are all ends of `links`, measured as candidates are.
+    """The links and usage around the best candidates. `linked` are all ends of `links`, measured as candidates are.
 
     `uses`: of the best and of those linked to them, by their ids. `hours`: active hours of the namespace until now.
     """

@@ -85,10 +85,13 @@ def single_partitions(partitions: Sequence[Partition]) -> dict[str, Partition]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What may be found. `sectors` None: all; `min_sector_confidence` leaves out what has no sector; `tags`: all of
-    them; `project`: of this one and, unless `project_only`, of none (None: of none alone, EVERY_PROJECT: of all).
-    `since` and `until` are on occurred_at, else created_at, the others on created_at, all ends included. `as_of`: what
-    held then; None: what holds."""
+    """The conditions that a memory must meet to be found.
+
+    `sectors` None: all; `min_sector_confidence` leaves out what has no sector; `tags`: all of them; `project`: of this
+    one and, unless `project_only`, of none (None: of none alone, EVERY_PROJECT: of all). `since` and `until` are on
+    occurred_at, else created_at, the others on created_at, all ends included. `as_of`: what held then; None: what
+    holds.
+    """
 
     partitions: Sequence[Partition]
     sectors: Sequence[Sector] | None = None

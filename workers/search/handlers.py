@@ -84,7 +84,7 @@ NO_SURE_ANSWER: Final = "No sure answer here. {} hidden, best {:.2f}; min_releva
 
 
 class SearchFindings(NamedTuple):
-    """What a search found. `refresh` is to be awaited after the reply, None when nothing is due."""
+    """The result of a search. `refresh` is to be awaited after the reply, None when nothing is due."""
 
     result: SearchResult
     notice: str | UnsetType

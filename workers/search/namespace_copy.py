@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 
 class _Cosines(NamedTuple):
-    """What has a vector to compare, its cosine to the question, and to `wanted`: the question without its names."""
+    """Memories with a vector, their cosines to the question, and to `wanted`: the question without its names."""
 
     comparable: Mask
     plain: Column

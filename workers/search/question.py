@@ -69,7 +69,7 @@ NAMES: Final = 3  # in a question; more capitals are a title
 
 @dataclass(frozen=True)
 class Question:
-    """A question as it was asked, and when: by that is told which month was the last; None: nobody cares.
+    """A question as it was asked, and the time by which "last month" is read; None: it does not matter.
 
     `pasted`: names in what was pasted beside it, of which words alone know. The days of `asked_at` are those of its
     zone. `is_bounded`: a filter of the search says from when the answer is.
@@ -143,7 +143,7 @@ class Question:
 
     @cached_property
     def is_only_of_time(self) -> bool:
-        """Whether nothing but a time is asked for: "What did I do yesterday?". What is from then answers."""
+        """Whether nothing but a time is asked for: "What did I do yesterday?". Any memory of that time answers it."""
         times = self._times
         if not (times.spans or self.is_bounded) or _TO_DO.match(times.rest):
             return False

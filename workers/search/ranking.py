@@ -56,7 +56,7 @@ _NOTHING: Final = np.zeros(0)
 
 
 class Candidates(msgspec.Struct, array_like=True, dict=True):
-    """What ranking knows of some memories, a list or an array for each field and a row for each memory.
+    """The measures by which memories are ranked: a list or an array for each field, a row for each memory.
 
     nan: no word of the question in it, no vector to compare, no place in a thread. Lists of numbers that are given
     become arrays. `day` is null when nobody needs it.

@@ -96,7 +96,7 @@ def _array(_kind: type, numbers: Any) -> Any:
 
 @dataclass(frozen=True)
 class RelevanceFeatures:
-    """What the net reads of a ranking: of all rows in its order, and of others beside them.
+    """The inputs of the net: measures of a ranking, of all rows in its order, and of others beside them.
 
     `curve` None: nobody knows what a cosine means, and words alone are read. `narrowed`: the caller's filters left few.
     """
@@ -237,7 +237,7 @@ class RelevanceFeatures:
 
 
 def _reaches(chance: float, least: float) -> bool:
-    """Say whether a chance is large enough, as it is or as it is told."""
+    """Say whether a chance is large enough, exactly or rounded as replies show it."""
     return max(chance, round(chance, DIGITS)) >= least
 
 
@@ -341,7 +341,7 @@ def answered_by(shown: Sequence[Memory]) -> Answered:
 
 @dataclass(frozen=True, slots=True)
 class MinRelevance:
-    """What an installation has chosen as the least relevance of the hits that are shown; None: as learned.
+    """The least relevance of shown hits that an installation has set; None: the learned one.
 
     Where vectors are counts of words nothing is left out unless that is chosen: the net learned from meanings.
     """

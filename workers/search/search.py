@@ -56,7 +56,7 @@ ASKING: Final = 5  # hits that get what followed them: the first that ask
 
 
 class SearchResult(NamedTuple):
-    """What a search shows, and whether that answers.
+    """The hits that a search shows, and whether they answer it.
 
     `left_out`: how many hits fell below the floor, and `best_left_out` the relevance of the best of these. `expected`:
     how many of the first ten are expected to help. `named`: how many memories that were found hold every word of the
@@ -292,7 +292,7 @@ def apply_relevance(
 
 
 def _are_misspelt(question: Question, memories: Sequence[Memory]) -> list[bool]:
-    """Say which memories have the words of a question but for a letter; no untrusted one says how a word is spelled."""
+    """Say which memories have a question's words with one letter wrong; untrusted ones decide no spelling."""
     among_all = have_misspelt(question.telling, [memory.content for memory in memories])
     trusted = [memory.partition is Partition.TRUSTED for memory in memories]
     if all(trusted):
@@ -316,7 +316,7 @@ def _score(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memo
 
 
 def is_repeated(memory: Memory, before: dict[str, set[Partition]]) -> bool:
-    """Say whether a memory says the same as one of those before but for white space and case, and note it there.
+    """Say whether a memory repeats one before it, apart from white space and case, and note it there.
 
     An untrusted memory never hides a trusted one, whichever comes first.
     """

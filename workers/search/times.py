@@ -43,7 +43,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What times a text names; `rest` is the text without them. `dates`: those that it spells out.
+    """The times that a text names; `rest` is the text without them. `dates`: those that it spells out.
 
     `are_sure`: any of them is more than a number that may be a year.
     """

@@ -53,7 +53,7 @@ class Unclassified:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """What a memory of that content was found to be, None when it fits no sector (`confidence`: 0 to 1), and a wish."""
+    """The classes of a memory of that content: sector, None when none fits (`confidence`: 0 to 1), and wish."""
 
     memory: Unclassified
     sector: Sector | None

@@ -71,7 +71,7 @@ _LEAST: Final = 1e-12
 
 
 class HeadOutput(msgspec.Struct, frozen=True):
-    """What heads say of n texts: chances of CLASSES [n, 6], and how far each is talk [n], 0 to 1."""
+    """The outputs of the heads for n texts: chances of CLASSES [n, 6], and how far each is talk [n], 0 to 1."""
 
     chances: Matrix
     talk: Shares
@@ -82,7 +82,7 @@ class HeadOutput(msgspec.Struct, frozen=True):
         return np.asarray(self.chances.argmax(axis=1))
 
     def evidence(self) -> Matrix:
-        """Return what confidence is told from, [n, 3]: the log odds of the likeliest class, times talk, and talk."""
+        """Return the inputs of confidence, [n, 3]: the log odds of the likeliest class, times talk, and talk."""
         chance = np.clip(self.chances.max(axis=1), _LEAST, 1 - _LEAST)
         odds = np.log(chance / (1 - chance))
         return np.stack([odds, odds * self.talk, self.talk], axis=1)

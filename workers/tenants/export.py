@@ -83,7 +83,7 @@ AUDIT: Final = Kind("audit", "audit_log", "export_audit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportChoice:
-    """What an export has besides what every export has; `project`: the memories of this one alone, and their links."""
+    """The options of an export; `project`: only the memories of this one, and their links."""
 
     audit: bool = False
     embeddings: bool = False

@@ -50,7 +50,7 @@ class CheckedLine:
 
 @dataclass(slots=True)
 class ExportSummary:
-    """What an export holds: how many records by type and vectors by model and partition; a digest of its lines."""
+    """The counts of an export: records by type, vectors by model and partition; and a digest of its lines."""
 
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_TYPES, 0)))
     vectors: Counter[tuple[exports.EmbeddingModel, Partition]] = field(default_factory=Counter)

@@ -35,7 +35,7 @@ class RuleBroken(Exception):
 
 
 class _Memory(NamedTuple):
-    """What links ask of a staged memory; `promoted`: trusted, and untrusted once."""
+    """The fields of a staged memory that links need; `promoted`: trusted, and untrusted once."""
 
     trusted: bool
     promoted: bool
@@ -203,7 +203,7 @@ class ExportRules:
             raise RuleBroken(high_field, f"it is not greater than {low_field}, as that of a link of two memories is.")
 
     def _require_allowed_partitions(self, record: exports.LinkRecord) -> None:
-        """Refuse a link across partitions, but for those that a promotion or a supersession made cross."""
+        """Refuse a link across partitions unless a promotion or a supersession made it cross."""
         ends = [(end, self._memory(end)) for end in (record.source_id, record.target_id)]
         trusted = [(end, memory) for end, memory in ends if memory is not None and memory.trusted]
         untrusted = [memory for _, memory in ends if memory is not None and not memory.trusted]

@@ -87,7 +87,7 @@ async def delete_some(_command: DeleteTenant, context: Context) -> AsyncIterator
 
 @handles_in_pieces(DeleteTenant, delete_some)
 async def delete_tenant(tx: Transaction, _command: DeleteTenant, context: Context) -> TenantDeleted:
-    """Tell what was deleted. Whoever takes over from a worker that died goes on with what is left."""
+    """Tell what was deleted. A worker that takes over from a dead one goes on with the rest."""
     return await record_deleted(tx, context.envelope)
 
 

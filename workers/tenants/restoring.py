@@ -73,7 +73,7 @@ class NamespaceOccupied(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedExport:
-    """What a first reading has found."""
+    """The findings of the first reading."""
 
     head: Head
     summary: ExportSummary
@@ -81,7 +81,7 @@ class CheckedExport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was restored: how many records by type, and how many memories wait for a vector."""
+    """The restored records: how many by type, and how many memories wait for a vector."""
 
     counts: Mapping[str, int]
     pending: int

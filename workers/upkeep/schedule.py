@@ -97,7 +97,7 @@ def periodic(name: str, every_s: float, work: Callable[[], Awaitable[Any]]) -> P
 
 @dataclass(slots=True)
 class SweepProgress:
-    """What the last sweeps of a namespace saw."""
+    """The progress of the last sweeps of a namespace."""
 
     after: UUID = FIRST  # the sweep goes round, so that memories that cannot be embedded do not block the others
     handed_on: tuple[UUID, ...] = ()
@@ -106,7 +106,7 @@ class SweepProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """What one worker of the kind does on a schedule; one per process."""
+    """The scheduled work of one worker of the kind; one per process."""
 
     store: Store
     unfinished: Unfinished

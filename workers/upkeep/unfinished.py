@@ -58,7 +58,7 @@ class SweepPosition:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look found, newest first, whether there was more to look at, and where the next look goes on."""
+    """The findings of a look, newest first, whether there is more to look at, and where the next look goes on."""
 
     without_sector: list[UUID] = field(default_factory=list)
     without_links: list[UUID] = field(default_factory=list)
@@ -105,7 +105,7 @@ class _Pace:
 
 @dataclass(slots=True)
 class _Progress:
-    """What the last looks at a namespace saw."""
+    """The progress of the last looks at a namespace."""
 
     place: SweepPosition | None = None  # of the round through all memories; None between rounds
     round_at: float = 0.0

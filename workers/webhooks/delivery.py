@@ -38,7 +38,7 @@ JITTER: Final = 0.2
 
 @dataclass(slots=True, kw_only=True)
 class Delivery:
-    """What one worker of upkeep does for the webhooks; one per process."""
+    """The work of one worker of upkeep for the webhooks; one per process."""
 
     store: Store
     settings: Settings

@@ -19,7 +19,7 @@ TEST_EVENT: Final = "webhook.test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """What is told of a webhook. `waiting` and `dead` count its messages."""
+    """The public description of a webhook. `waiting` and `dead` count its messages."""
 
     id: UUID
     namespace: str

@@ -63,7 +63,7 @@ async def look_up(host: str, port: int) -> Sequence[str]:
 
 
 def check_url(url: str, *, private: bool) -> str:
-    """Return the URL of a webhook; raises EngramqError for one that cannot be told anything.
+    """Return the URL of a webhook; raises EngramqError for one that cannot receive messages.
 
     Without `private` it has to be https, and no address of a private network.
     """
@@ -169,7 +169,7 @@ _RECEIVED: Final = range(200, 300)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What is told to one webhook."""
+    """The message for one webhook."""
 
     id: UUID
     webhook_id: UUID
