@@ -41,7 +41,7 @@ _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"})  # no file is called 
 
 
 class Omission(StrEnum):
-    """What a form of another program has no place for; the page says each in its languages."""
+    """The fields and records for which a form of another program has no place; the page says each in its languages."""
 
     ARCHIVED = "archived memories"
     CITATIONS = "citations of other memories"
@@ -138,7 +138,7 @@ class _Things:
 
 
 class _Form:
-    """What all forms share: lines are read, and what none of them holds is counted."""
+    """The shared part of all forms: it reads lines, and counts records that no form holds."""
 
     def __init__(self) -> None:
         self.left_out = Counter[str]()

@@ -60,7 +60,7 @@ class Checked(NamedTuple):
 
     @property
     def of_files(self) -> list[Freshness]:
-        """What became of the files and commits; addresses and memories are not compared here."""
+        """The results for files and commits; addresses and memories are not compared here."""
         return [found for citation, found in self.pairs if is_of_file(citation)]
 
     @property

@@ -18,7 +18,7 @@ REDRAW_EVERY_S: Final = 0.1  # where every record is reported
 
 
 class Readable(Protocol):
-    """What is read: `position`, how many of its bytes by now."""
+    """A readable source; `position`: how many bytes are read so far."""
 
     position: int
 

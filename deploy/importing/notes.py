@@ -67,18 +67,18 @@ class MarkdownNote:
 
     @property
     def file(self) -> str:
-        """Its path, as it is told."""
+        """Its path, as reports show it."""
         return str(self.path)
 
     @property
     def title(self) -> str:
-        """What it is called: as it says, else as its file is named."""
+        """Its title: the property of that name, else the name of its file."""
         title = self.properties.get("title")
         return title.strip() if isinstance(title, str) and title.strip() else self.name
 
     @property
     def name(self) -> str:
-        """What links call it: as its file is named."""
+        """Its name in links: the name of its file."""
         return _NOTION_ID.sub("", self.path.stem)
 
     def title_of(self, text: str) -> str:

@@ -67,7 +67,7 @@ def format_by_name(path: Path | None) -> RowFormat | None:
 
 
 def read_records(lines: Iterable[bytes], row_format: RowFormat | None) -> Iterator[Given | Rejection]:
-    """Yield each row; blank lines are passed over. What cannot be read on ends in a rejection of the rest.
+    """Yield each row; blank lines are passed over. An unreadable rest ends in one rejection.
 
     Raises UnusableFile for an export or a document of something else, and when the first row of a CSV file does not
     name fields.
@@ -193,7 +193,10 @@ class _TooLong(Exception):
 
 
 class _Feed:
-    """Lines for the parser, as text. Of a row that becomes too long only its quotation marks go on, to find its end."""
+    """Lines for the parser, as text.
+
+    After a row has become too long it passes on only quotation marks, to find the row's end.
+    """
 
     def __init__(self, lines: Iterator[bytes]) -> None:
         self._lines = lines

@@ -189,7 +189,10 @@ class ImportWorkers:
             await self.require(RETURN_S)
 
     async def _missing(self) -> str:
-        """Return what keeps rows from being taken, as a sentence. What Redis refuses, whoever sends says."""
+        """Return what keeps rows from being taken, as a sentence.
+
+        Redis's refusals of a row are reported by its sender.
+        """
         alive = await living_workers(self._settings, WorkerKind.IMPORTS)
         return NO_REDIS if alive is None else "" if alive else NO_WORKER
 

@@ -35,7 +35,7 @@ _UPS = "up.*.lock"
 
 @dataclass(frozen=True)
 class LockOwner:
-    """Who holds a lock: for which home, and as what."""
+    """The holder of a lock: for which home, and in which role."""
 
     home: str
     folder: str
@@ -49,7 +49,7 @@ class LockOwner:
 
 @dataclass(frozen=True)
 class Ownership:
-    """Who has a home.
+    """The owner of a home.
 
     `is_held`: a living process holds its lock. `holder` says which, where that is known. `children` are the living
     processes of its stack. `ups` are the living `engramq up`, which start the stack again. `copied_from` is the home

@@ -86,7 +86,7 @@ class _Queued(NamedTuple):
 
 
 class ClaudeCodeLines(LineReader):
-    """What is known of a transcript's lines so far: the tools that were called, and the words that wait in the queue.
+    """The state of reading a transcript's lines: the tools that were called, and the words that wait in the queue.
 
     Words that are queued come again, once the model gets them: as a line that removes them, as an attachment, as both,
     or as a prompt. Attachments and prompts have ids, which a fork keeps; it copies no line of the queue.

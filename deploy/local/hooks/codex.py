@@ -110,7 +110,7 @@ def is_ours(line: Mapping[str, Any]) -> bool:
 
 
 def facts_of(line: Mapping[str, Any]) -> SessionFacts:
-    """Return what a line says of its session; of an old one the folder stands in what the model was told first."""
+    """Return the facts of a line about its session; an old line has the folder in its first message to the model."""
     payload = _payload(line)
     if line.get("type") == _META:
         # {"subagent": ...} where another session has begun it, else "cli", "exec" or "vscode".
@@ -125,7 +125,7 @@ def facts_of(line: Mapping[str, Any]) -> SessionFacts:
 
 
 class CodexLines(LineReader):
-    """What is known of a transcript's lines so far. Events are what was said; without any, messages are.
+    """The state of reading a transcript's lines. Events are what was said; without any, messages are.
 
     A turn is known by its session, its words, and how often they were said there before: a fork writes the turns of
     its origin anew, at another time, and there they have the keys that they have in the origin.

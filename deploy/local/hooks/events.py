@@ -36,7 +36,7 @@ class BadEvent(ValueError):
 
 
 class Event(NamedTuple):  # a dataclass takes 7 ms to import, and annotations kept as text one more
-    """What happened in which session. Empty texts are not given; `transcript` is the file that keeps what was said.
+    """An event of a session. Empty texts are not given; `transcript` is the file that keeps what was said.
 
     `told_as`: the client's own name of the event. `moment`: when it happened, as the client wrote it. `files`: what a
     tool reads or changes. `starts_anew`: nothing that was told before is in sight from now on; `was_compacted`: because

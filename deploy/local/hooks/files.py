@@ -55,7 +55,7 @@ def query_of(path: str) -> str:
 
 
 def about_file(hits: Sequence[dict[str, Any]], path: str) -> list[dict[str, Any]]:
-    """Return the hits that are told of a file: those that name or cite it, then the nearest that names no other one.
+    """Return the hits to show for a file: those that name or cite it, then the nearest that names no other one.
 
     "token_store.go must not log" is near to session.go, and says nothing of it.
     """

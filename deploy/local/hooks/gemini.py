@@ -44,7 +44,7 @@ def kind_of(line: Mapping[str, Any]) -> str:
 
 
 class GeminiLines(LineReader):
-    """What is known of a transcript's lines so far: how often which words were said.
+    """The state of reading a transcript's lines: how often which words were said.
 
     When a person refuses a tool, Gemini CLI 0.61 writes all that its model has in sight anew, with other ids and times:
     from its own context on, until it lists these ids. Such a copy says nothing new.

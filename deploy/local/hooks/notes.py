@@ -143,7 +143,7 @@ def unknown_kinds(home: Home) -> Counter[tuple[str, str]]:
 
 
 def start_over(home: Home) -> None:
-    """Have every session captured from its beginning: the store has become another. What is in it is kept once.
+    """Have every session captured from its beginning: the store has become another. Words in it are kept once.
 
     Raises OSError when the home cannot take the notes.
     """

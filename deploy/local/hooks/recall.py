@@ -251,7 +251,7 @@ def _who(memory: dict[str, Any]) -> str:
 
 
 def mark(hits: Sequence[dict[str, Any]], folder: str, project: str, until: float) -> None:
-    """Give hits that cite files, or memories that hold no longer, the words that are told before their contents."""
+    """Put a note before the contents of hits that cite files, and of memories that no longer hold."""
     citing = [(hit, evidence) for hit in hits if (evidence := _evidence_of(hit))]
     if not citing or not folder:
         return

@@ -118,7 +118,7 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
 
 
 def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> SessionNotes:
-    """Return the notes of the event's session. What a later hook has to know is kept at once, as the stack may be away.
+    """Return the notes of the event's session. Facts for a later hook are kept at once, as the stack may be away.
 
     That is where there is something to capture, and that a session's start has still to be told.
     """
@@ -186,7 +186,7 @@ def _tell(event: Event, text: str) -> None:
 
 
 def _tell_files(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> None:
-    """Tell what is known of the files that a tool reads or changes: of each once, until nothing told is in sight."""
+    """Show the memories about files that a tool reads or changes: once a file, until they leave the model's sight."""
     if tokens == 0 or was_away(home):
         return
     begun = time.monotonic()

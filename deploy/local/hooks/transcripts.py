@@ -109,7 +109,7 @@ def opened(path: str) -> IO[bytes]:
 
 
 class Lines(Protocol):
-    """What gives lines."""
+    """A source of lines."""
 
     def readline(self, size: int, /) -> bytes:
         """Return the next line, or that much of it."""

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(environment: Mapping[str, str], make_stack: Callable[[Home, Mapping[str, str]], Stack] = default_stack) -> int:
-    """Fork away from the starter (which sees its child end at once) and supervise until told to stop or unused."""
+    """Fork away from the starter (which sees its child end at once) and supervise until a stop or disuse."""
     if os.fork() != 0:
         # Without clean-up: that is the child's, which goes on.
         os._exit(0)

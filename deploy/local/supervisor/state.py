@@ -89,7 +89,7 @@ def end_predecessor(home: Home, signals: Mapping[str, Sequence[tuple[int, float]
 
 @dataclass(frozen=True)
 class Shutdown:
-    """What `shut_down` has stopped: whether anything ran; `copied_from` is the home whose state file lay here."""
+    """The effect of `shut_down`: whether anything ran; `copied_from` is the home whose state file lay here."""
 
     was_running: bool
     copied_from: str = ""

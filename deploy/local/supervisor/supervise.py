@@ -123,7 +123,10 @@ class Supervisor:
                 await asyncio.to_thread(self.stack.http.open)
 
     def describe(self) -> dict[str, object]:
-        """What `engramq status` shows. Reads /proc for the memory figures and asks the gateway: call it in a thread."""
+        """The facts that `engramq status` shows.
+
+        Reads /proc for the memory figures and asks the gateway: call it in a thread.
+        """
         return {
             "home": str(self.home.path),
             "pid": os.getpid(),
