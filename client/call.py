@@ -98,7 +98,7 @@ class CallMethod(Generic[P, ReplyT]):
 
 
 class SyncClient:
-    """What carries calls out and returns their replies."""
+    """Carries calls out and returns their replies."""
 
     def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
         """Make the calls of a conversation: it is sent each reply, and a failure is raised where it waits."""
@@ -118,7 +118,7 @@ class SyncClient:
 
 
 class AsyncClient:
-    """What carries calls out, whose replies are awaited."""
+    """Carries calls out; their replies are awaited."""
 
     async def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
         """Make the calls of a conversation, as `SyncClient` does."""

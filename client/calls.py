@@ -1,4 +1,4 @@
-"""What each call takes; None means: not given. Written by `make generate` from docs/openapi.json: edit neither."""
+"""Parameters of each call; None means: not given. Written by `make generate` from docs/openapi.json: edit neither."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime

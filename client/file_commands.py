@@ -22,7 +22,7 @@ _STAYS: Final = frozenset({"already_superseded", "memory_not_active", "untrusted
 
 
 class _SeenByOthers(Exception):
-    """Who sees a file was changed after it was read: what was stored meanwhile is erased again."""
+    """The readers of a file changed after it was read: the memories stored meanwhile are erased again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class File:
 
 
 class _About(msgspec.Struct):
-    """What stands below METADATA. `text`: of a file without a word, whose memory says the path instead."""
+    """The files below METADATA. `text`: of a file without a word, whose memory says the path instead."""
 
     path: str
     version: int

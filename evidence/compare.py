@@ -30,7 +30,10 @@ Citation = Mapping[str, Any]
 
 
 class Freshness(NamedTuple):  # a dataclass takes 7 ms to import
-    """What became of a citation. `place` is where it is by now, if not where it was, `why` says what is unknown."""
+    """The state of a citation after a comparison.
+
+    `place` is where it is by now, if not where it was, `why` says what is unknown.
+    """
 
     state: str
     place: str = ""
@@ -62,7 +65,7 @@ def compare(
 
 
 def worst_of(found: Sequence[Freshness]) -> Freshness | None:
-    """Return what is told of a memory: what has changed or gone before all else; None where nothing was compared."""
+    """Return the worst state of a memory's citations: changed or gone before all else; None where none was compared."""
     return min(found, key=lambda each: _IN_ORDER.index(each.state), default=None)
 
 

@@ -22,7 +22,7 @@ BUDGET_S: Final = 5.0  # of git, when a file is cited
 
 
 class NoFile(Exception):
-    """What is there is a folder, a pipe, a device."""
+    """The path is a folder, a pipe or a device."""
 
 
 class TooLarge(Exception):

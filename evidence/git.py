@@ -155,7 +155,7 @@ class Repository:
         return {os.fsdecode(path) for path, state in states if state not in (b"unspecified", b"unset")}
 
     def untracked(self) -> list[str]:
-        """Return the files that git does not know yet, but for those that it is to ignore; none if that takes long."""
+        """Return the files that git neither tracks nor ignores; none if that takes long."""
         told = self._run_soon("ls-files", "--others", "--exclude-standard", "-z") or b""
         return [os.fsdecode(path) for path in told.split(b"\0") if path]
 

@@ -171,7 +171,7 @@ class Labelled(dict[tuple[Metric, *Labels], T]):
 
 
 class Figures(Collector):
-    """Holds these metrics, and the process's own (`process_...`). Counters may be told of by one thread only."""
+    """Holds these metrics, and the process's own (`process_...`). Only one thread may update a counter."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._registry = CollectorRegistry()

@@ -28,7 +28,7 @@ PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class PageAnswer(NamedTuple):
-    """What a page says."""
+    """The answer of a page."""
 
     status: int
     body: bytes
@@ -37,7 +37,7 @@ class PageAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPage:
-    """What is at one path. `late` is answered where `read` takes longer than `bound_s`.
+    """The page at one path. `late` is answered where `read` takes longer than `bound_s`.
 
     Whoever asks shows `token`, if there is one; `token_variable` is where it is from.
     """

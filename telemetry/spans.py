@@ -37,7 +37,7 @@ _SUBJECT: Final[ContextVar[Subject | None]] = ContextVar("subject", default=None
 
 
 class NameSubject(logging.Filter):
-    """Adds `command_id` and `trace_id` to each record of a handler, but for what it says itself."""
+    """Adds `command_id` and `trace_id` to each record of a handler that does not set them itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add them, and let the record pass."""
@@ -62,7 +62,7 @@ Value = str | int | float | bool
 
 
 class SpanKind(StrEnum):
-    """What a span is to the process that it is told by, as OpenTelemetry names it."""
+    """The role of a span in its process, as OpenTelemetry names it."""
 
     SERVER = "SERVER"  # a call from outside
     CONSUMER = "CONSUMER"  # a command from a queue
@@ -100,7 +100,7 @@ _CURRENT: Final[ContextVar[Span | None]] = ContextVar("span", default=None)
 
 
 class _Silent:
-    """What stands for a span where none are recorded."""
+    """Stands in for a span where none are recorded."""
 
     traceparent = ""
 
@@ -213,7 +213,7 @@ def configure_logging(level: str, *quiet: str) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as JSON. Of an exception it keeps class and place, not its text: that may quote content."""
+    """Formats a record as JSON. It keeps an exception's class and place and drops its text, which may quote content."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""

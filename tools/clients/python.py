@@ -103,7 +103,7 @@ def modules(document: str) -> dict[str, str]:
 
 
 def _calls(every: list[Call]) -> Iterator[str]:
-    yield f'"""What each call takes; None means: not given. {_DESCRIBED}"""\n\n'
+    yield f'"""Parameters of each call; None means: not given. {_DESCRIBED}"""\n\n'
     yield "from collections.abc import Mapping, Sequence\nfrom datetime import date, datetime\n"
     yield "from typing import Any, Literal\n\n"
     yield "from engramq.client.call import ClientCall\nfrom engramq.schemas import commands as replies\n\n\n"
