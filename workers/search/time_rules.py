@@ -6,40 +6,45 @@ hangs on the tense of the question: what was, what will be, else either.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from typing import Final, TypeAlias
 
-from engramq.workers.search import spans
+from engramq.workers.search import spans, time_parts
 from engramq.workers.search.spans import DAY, LONG, MONTHS, WEEKDAYS, Span, Spans, Tense, by_tense, month_after, period
-
-_MONTH: Final = (
-    r"(?P<month>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|"
-    r"Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
-)
-_YEAR: Final = r"(?P<year>(?:19|20)\d\d)(?!\d|-\d)"
-_DAY: Final = (
-    r"(?P<day>\d{1,2})(?P<th>st|nd|rd|th)?(?:\s*(?:-|–|to|until|through|and)\s*(?P<through>\d{1,2})(?:st|nd|rd|th)?)?"
-)
-_WEEKDAY: Final = r"(?P<weekday>Mon|Tues?|Wed(?:nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?P<full>day)?(?P<plural>s)?\b"
-_UNIT: Final = r"(?P<unit>minute|hour|day|weekend|week|fortnight|month|quarter|year)"
-_NUMBERS: Final = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+from engramq.workers.search.time_words import (
+    COUNTS,
+    DAY_NUMBER,
+    MANY,
+    MONTH,
+    MONTH_NAME,
+    ORDINALS,
+    UNIT,
+    WEEKDAY,
+    YEAR,
+    Match,
+    find_weekday,
+    read_amount,
+    read_count,
+    read_month,
+    read_unit,
+    read_weekday,
 )  # fmt: skip
-# How many a word means, at least and at most.
-_AMOUNTS: Final = {word: (count, count) for count, word in enumerate(_NUMBERS)} | {
-    "a": (1, 1), "an": (1, 1), "couple": (2, 3), "few": (2, 5), "several": (3, 7),
-}  # fmt: skip
-_MANY: Final = (
-    rf"(?:(?:a\s+|the\s+)?(?P<many>\d{{1,4}}|couple|few|several|{'|'.join(_NUMBERS)})(?:\s+of)?|(?P<one>an?))"
-)
-_ORDINALS: Final = ("first", "second", "third", "fourth")
 
 # Words before a date that may as well be a fraction, and before a short name of a month.
 _BEFORE_DATES: Final = "on since until till before after by in during from between am vom of for due"
 _DATING: Final = frozenset(_BEFORE_DATES.split())
 _EARLY: Final = "in since until till during last this next early mid late of"
 _BEFORE_MONTHS: Final = frozenset(_EARLY.split())
+_BEFORE_SEASONS: Final = frozenset(("in", "during", "over", "since", "until", "before", "after", "by", "early", "late"))
+_OF_THIS: Final = re.compile(
+    r"\b(?:by|until|till|before|at|since|the)\s+(?:the\s+)?(?:end|beginning|start|middle)\s+of\s+(?:the\s+)?\Z",
+    re.IGNORECASE,
+)
+_DAY_FOLLOWS: Final = re.compile(
+    rf"\.?,?\s+(?:the\s+)?(?:\d\d?(?:st|nd|rd|th)\b|\d\d?\.?\s+(?:of\s+)?{MONTH_NAME}|{MONTH_NAME}\s+\d"
+    r"|\d{4}-\d\d|\d\d?[./]\d)",
+    re.IGNORECASE | re.ASCII,
+)
 _DOING: Final = frozenset(("do", "did", "done", "happened", "happening", "happens", "happen"))
 # What follows "May" where that is a verb.
 _VERB: Final = re.compile(r"\s+(?:I|we|you|they|he|she|it|be|have|not|also|the|this|that)\b", re.IGNORECASE)
@@ -50,55 +55,25 @@ _NO_NOUN: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A match of a rule. `before`: the word before it, in lower case. `asked_on`: for rules that are not FIXED."""
-
-    found: re.Match[str]
-    asked_on: date
-    tense: Tense
-    before: str
-
-    def __getitem__(self, name: str) -> str:
-        """Return what a group found; "" where it found nothing, or the rule has no such group."""
-        return self.found.groupdict().get(name) or ""
-
-    def number(self, name: str) -> int:
-        """Return the number that a group found, 0 where it found none."""
-        return int(self[name] or 0)
-
-    @property
-    def year(self) -> int | None:
-        text = self["year"] or self["year_"]
-        return None if not text else int(text) + (0 if len(text) > 2 else 2000 if int(text) < 50 else 1900)
-
-    @property
-    def text(self) -> str:
-        return self.found[0]
-
-    @property
-    def after(self) -> str:
-        return self.found.string[self.found.end() : self.found.end() + 20]
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self.found[0]) >= len(self.found.string.strip(" ?!.,"))
-
-
-def _amount(match: Match) -> tuple[int, int] | None:
-    """Return how many are meant, at least and at most; None where that is no time that anybody names."""
-    text = (match["many"] or match["one"]).lower()
-    least, most = _AMOUNTS[text] if text in _AMOUNTS else (int(text), int(text))
-    return (least, most) if most * LONG[_unit(match)] < 40_000 else None
-
-
-def _unit(match: Match) -> str:
-    return match["unit"].lower()
+def shift(found: re.Match[str], days: Spans, asked_on: date, tense: Tense) -> Spans:
+    """Return what is so many days, weeks or months before or after other times, by a match of COUNTED."""
+    match = Match(found, asked_on, tense, "")
+    amount = (1, 1) if not (match["many"] or match["one"]) else read_amount(match)
+    is_counted = match["many"] or match["one"] or match["the"]
+    if amount is None or not is_counted or not LONG[read_unit(match)]:
+        return days
+    is_before = match["side"].lower() not in {"after", "following"}
+    is_whole = bool(match["the"]) and (read_unit(match) != "day" or bool(match["many"]))
+    all_days = (each for day in days for each in day.around(asked_on, tense))
+    return tuple(
+        time_parts.shift(read_unit(match), amount, each, is_before=is_before, is_whole=is_whole) for each in all_days
+    )
 
 
 def _read_day(match: Match) -> Spans:
     """Read a date of numbers: 2026-11-23, 23.11.2026, 11/23/2026, or 23/11/2026 where only that can be meant."""
-    return spans.days_of(match.year, match.number("m"), match.number("d"))
+    year, month, day = match.year, match.number("m"), match.number("d")
+    return spans.days_of(year, month, day) or (spans.days_of(year, day, month) if match["sep"] == "-" else ())
 
 
 def _read_slashed(match: Match) -> Spans:
@@ -117,7 +92,7 @@ def _read_dotted(match: Match) -> Spans:
 
 
 def _read_month_day(match: Match) -> Spans:
-    month, day, year = _month(match), match.number("day"), match.year
+    month, day, year = read_month(match), match.number("day"), match.year
     sure = match["th"] or year or match.before in _DATING or match["month"][:1].isupper()
     return spans.days_of(year, month, day, match.number("through") or None) if sure else ()
 
@@ -140,7 +115,7 @@ def _read_month(match: Match) -> Spans:
             return ()
     if year is not None and not name[:1].isupper() and name.lower() in {"may", "march"} and not dating:
         return ()
-    return spans.months_of(year, _month(match))
+    return spans.months_of(year, read_month(match))
 
 
 def _read_numbered_month(match: Match) -> Spans:
@@ -148,14 +123,14 @@ def _read_numbered_month(match: Match) -> Spans:
     return spans.months_of(match.year, match.number("m"))
 
 
-def _month(match: Match) -> int:
-    name = match["month"][:3].capitalize()
-    return next(number for number, month in enumerate(MONTHS, 1) if month.startswith(name))
-
-
 def _read_quarter(match: Match) -> Spans:
-    number = match["q"] or str(_ORDINALS.index(match["nth"].lower()) + 1)
+    number = match["q"] or str(ORDINALS.index(match["nth"].lower()) + 1)
     return spans.months_of(match.year, 3 * int(number) - 2, 3)
+
+
+def _read_half(match: Match) -> Spans:
+    """Read H1 2025."""
+    return spans.months_of(match.year, 6 * match.number("h") - 5, 6)
 
 
 def _read_week(match: Match) -> Spans:
@@ -181,10 +156,10 @@ def _read_near(match: Match) -> Spans:
 
 def _read_which(match: Match) -> Spans:
     """Read last week, this month, next year; "the past week" is the last seven days."""
-    today, unit, which = match.asked_on, _unit(match), match["which"].lower()
+    today, unit, which = match.asked_on, read_unit(match), match["which"].lower()
     if which == "past" and unit == "weekend":
         return (period("weekend", today, -1 if today.weekday() < 5 else 0),)
-    if which == "past" or not LONG[unit]:
+    if which == "past" or not LONG[unit] or (unit == "fortnight" and which in {"last", "previous"}):
         return (Span(today - LONG[unit] * DAY, today),)
     if unit == "day" and which not in {"this", "next"}:
         return ()  # "the last day of the trip"
@@ -193,7 +168,48 @@ def _read_which(match: Match) -> Spans:
 
 
 def _read_next_but_one(match: Match) -> Spans:
-    return (period(_unit(match), match.asked_on, -2 if match["but"].lower().startswith("before") else 2),)
+    return (period(read_unit(match), match.asked_on, -2 if match["but"].lower().startswith("before") else 2),)
+
+
+def _read_part_of_this(match: Match) -> Spans:
+    """Read "by the end of the month", of the one that it is; `narrow` takes the part."""
+    start = match.found.start()
+    is_part = _OF_THIS.search(match.found.string, max(0, start - 30), start)
+    return (period(read_unit(match), match.asked_on, 0),) if is_part else ()
+
+
+def _read_season(match: Match) -> Spans:
+    """Read last summer, winter 2025, in autumn; a fall alone is a verb, and Spring a name."""
+    name, which, year = match["season"].lower(), match["which"].lower(), match.year
+    if which:
+        return time_parts.season_beside(name, match.asked_on, which)
+    if year is None and (match.before not in _BEFORE_SEASONS or name == "fall" or not match["season"].islower()):
+        return ()
+    return time_parts.season_of(name, year)
+
+
+def _read_holiday(match: Match) -> Spans:
+    """Read Christmas, New Year's Eve 2025, last Halloween; a Christmas party is none."""
+    name, which = re.sub(r"\s+", " ", match["holiday"].lower().replace("\u2019", "'")), match["which"].lower()
+    if match.year is None and not _NO_NOUN.match(match.after):
+        return ()
+    (month, day), (_, last) = time_parts.HOLIDAYS[name]
+    found = spans.days_of(match.year, month, day, last)
+    tenses = {"last": Tense(past=True, future=False), "next": Tense(past=False, future=True)}
+    return found if which not in tenses else found[0].around(match.asked_on, tenses[which])
+
+
+def _read_nth(match: Match) -> Spans:
+    """Read the first Monday of October, the last day of March 2025, the second week of last month."""
+    today, which = match.asked_on, match["which"].lower()
+    months: Spans = (period("month", today, {"last": -1, "next": 1}.get(which, 0)),)
+    if not which:
+        months = tuple(
+            each for span in spans.months_of(match.year, read_month(match)) for each in span.around(today, match.tense)
+        )
+    number = -1 if match["nth"].lower() == "last" else ORDINALS.index(match["nth"].lower())
+    weekday = read_weekday(match) if match["weekday"] else None
+    return tuple(day for month in months for day in time_parts.nth_of(month, number, match["what"].lower(), weekday))
 
 
 def _read_weekend(match: Match) -> Spans:
@@ -205,10 +221,10 @@ def _read_weekend(match: Match) -> Spans:
 
 def _read_rolling(match: Match) -> Spans:
     """Read the last three days, the next two weeks, the last 24 hours: up to today, or from it."""
-    amount = _amount(match)
+    amount = read_amount(match)
     if amount is None:
         return ()
-    unit, count = _unit(match), amount[1]
+    unit, count = read_unit(match), amount[1]
     days = LONG[unit] * count if LONG[unit] else -(-count // (24 if unit == "hour" else 1440))
     if match["which"].lower() in {"next", "coming", "following"}:
         return (Span(match.asked_on, match.asked_on + days * DAY),)
@@ -216,35 +232,53 @@ def _read_rolling(match: Match) -> Spans:
 
 
 def _read_ago(match: Match) -> Spans:
-    """Read "three days ago", "two weeks ago", "a year ago"."""
-    amount = _amount(match)
+    """Read "three days ago", "half a year ago", "a week and a half ago", "two weeks ago on Friday"."""
+    if match["half"]:
+        return _away_by_halves(match["half"].lower(), match.asked_on, 0)
+    amount = read_amount(match)
     if amount is None:
         return ()
-    unit, (least, most) = _unit(match), amount
+    unit, (least, most) = read_unit(match), amount
+    if match["more"] or match["more_"]:
+        return _away_by_halves(unit, match.asked_on, most)
+    if unit == "week" and (day := match["on"].lower()):
+        base = match.asked_on - 7 * most * DAY
+        if (ahead := {"today": 0, "yesterday": -1, "tomorrow": 1}.get(day)) is None:
+            ahead = find_weekday(day) - base.weekday()
+        return (Span(base + ahead * DAY, base + ahead * DAY),)
     if not LONG[unit]:
         return (Span(match.asked_on - (most // 24 + 1) * (unit == "hour") * DAY, match.asked_on),)
     return (spans.away(unit, match.asked_on, -most, -least),)
 
 
+def _away_by_halves(unit: str, today: date, whole: int) -> Spans:
+    """Return the time so many units and a half ago."""
+    smaller, count = {"year": ("month", 12), "month": ("week", 4), "week": ("day", 7)}.get(unit, ("day", 1))
+    ago = whole * count + count // 2
+    return (spans.away(smaller, today, -ago, -ago),)
+
+
 def _read_ahead(match: Match) -> Spans:
     """Read "in three days", but not how long something took."""
-    amount = _amount(match)
-    if amount is None or not match.tense.future or not LONG[_unit(match)]:
+    amount = read_amount(match)
+    if amount is None or not match.tense.future or not LONG[read_unit(match)]:
         return ()
-    return (spans.away(_unit(match), match.asked_on, *amount),)
+    return (spans.away(read_unit(match), match.asked_on, *amount),)
 
 
 def _read_weekday(match: Match) -> Spans:
-    """Read on Monday, last Friday, this Thursday, Friday of next week; every Monday and on Mondays are none."""
+    """Read on Monday, last Friday, the Friday before last, Friday of next week; on Mondays, Monday the 9th are none."""
     today, which = match.asked_on, match["which"].lower()
     week = match["week"].lower()
     if match["plural"] or match.before in {"every", "each", "any"} or which in {"every", "each"}:
         return ()
-    is_full = match["full"] or which or week or match.before in {"on", "since", "until", "by", "before", "after"}
+    if _DAY_FOLLOWS.match(match.found.string, match.found.end()):
+        return ()  # the day itself says more
+    but = match["but"].lower()
+    is_full = match["full"] or which or week or but or match.before in {"on", "since", "until", "by", "before", "after"}
     if not is_full:
         return ()
-    name = match["weekday"][:3].capitalize()
-    number = next(place for place, day in enumerate(WEEKDAYS) if day.startswith(name))
+    number = read_weekday(match)
     if week or which in {"this", "next"}:
         first = period("week", today, {"this": 0, "last": -1}.get(week or which, 1)).first
         return (Span(first + number * DAY, first + number * DAY),)
@@ -253,7 +287,21 @@ def _read_weekday(match: Match) -> Spans:
         begun = coming = begun - 7 * DAY if begun == today else begun
     elif which in {"coming", "upcoming"}:
         begun = coming = coming + 7 * DAY if coming == today else coming
+    elif but.startswith("before"):
+        begun = coming = begun - (14 if begun == today else 7) * DAY
+    elif but:
+        begun = coming = coming + (14 if coming == today else 7) * DAY
     return by_tense(Span(begun, begun), Span(coming, coming), match.tense)
+
+
+def _read_weekdays_ago(match: Match) -> Spans:
+    """Read "two Fridays ago"."""
+    least, most = read_count(match)
+    today = match.asked_on
+    if most > 500:  # as many weeks as nobody counts
+        return ()
+    begun = today - ((today.weekday() - read_weekday(match)) % 7 or 7) * DAY
+    return tuple(Span(day, day) for day in (begun - 7 * (ago - 1) * DAY for ago in range(least, most + 1)))
 
 
 def _read_day_of_month(match: Match) -> Spans:
@@ -276,26 +324,45 @@ def _read_year(match: Match) -> Spans:
     return (Span(date(year, 1, 1), date(year, 12, 31)),)
 
 
-_NEAR: Final = {"before yesterday": -2, "after tomorrow": 2, "yesterday": -1, "last night": -1, "tomorrow": 1}
+_NEAR: Final = {
+    "before yesterday": -2,
+    "night before last": -2,
+    "after tomorrow": 2,
+    "yesterday": -1,
+    "last night": -1,
+    "tomorrow": 1,
+}
 
 DATES: Final = (_read_month, _read_day, _read_slashed, _read_dotted, _read_month_day, _read_numbered_month)
-NUMBERS: Final = (_read_year, _read_quarter)
+NUMBERS: Final = (_read_year, _read_quarter, _read_half)
 FIXED: Final = (*DATES, *NUMBERS, _read_week)
 Reader: TypeAlias = Callable[[Match], Spans]
 Rule: TypeAlias = tuple[re.Pattern[str], Reader]
-_OPTIONAL_YEAR: Final = rf"(?:,?\s*(?:of\s+|in\s+)?{_YEAR})?"
+_OPTIONAL_YEAR: Final = rf"(?:,?\s*(?:of\s+|in\s+)?{YEAR})?"
 _OTHER_YEAR: Final = r"(?:\s*[,/-]?\s*(?:of\s+|in\s+)?(?P<year_>(?:19|20)\d\d)\b)?"
 _ALONE: Final = r"(?<![\w./-])"  # no part of a path, a version, an identifier
+_ALONE_OR_MID: Final = r"(?<![\w./])(?<!(?<!mid)-)"
+_SHORT_YEAR: Final = r"(?:\s*['\u2019](?P<year_>\d\d)\b)?"
 _MONTH_WORDS: Final = " ".join(f"{month} {month[:3]}" for month in MONTHS).lower() + " sept"
 _WEEKDAY_WORDS: Final = "".join(f"{day} {day}s {day[:3]} " for day in WEEKDAYS).lower() + "tues wednes thur thurs"
 _UNIT_WORDS: Final = "day week weekend month quarter year"
+_HOLIDAYS: Final = (
+    r"(?:(?P<which>last|this|next)\s+)?(?P<holiday>Christmas\s+(?:Eve|Day)|Christmas|Boxing\s+Day|Halloween"
+    r"|New\s+Year['\u2019]s\s+(?:Eve|Day)|Valentine['\u2019]s\s+Day)\b"
+)
+_HALF_AGO: Final = r"half\s+an?\s+(?P<half>year|month|week|day|hour)"
+_AND_A_HALF: Final = r"and\s+a\s+half"
+_SO_MANY: Final = rf"{MANY}\s+(?P<more>{_AND_A_HALF}\s+)?{UNIT}s?(?P<more_>\s+{_AND_A_HALF})?"
+_ON_DAY: Final = f"today|yesterday|tomorrow|{'|'.join(WEEKDAYS)}"
+_BUT_ONE: Final = r"(?P<but>before\s+last|after\s+next)"
+_NTH: Final = rf"(?P<nth>last|{'|'.join(ORDINALS)})\s+(?:(?P<what>day|weekend|week)|{WEEKDAY})\s+(?:of|in)\s+"
 _SIDES: Final = "last past previous this current next coming upcoming following every each"
 _WHICH_UNIT: Final = r"(?P<which>last|past|previous|this|current|next|coming|upcoming)"
 _WHICH_DAY: Final = r"(?P<which>last|past|previous|this|next|coming|upcoming|every|each)"
-_NUMBER_WORDS: Final = f"0 a an the couple few several {' '.join(_NUMBERS)}"
+_NUMBER_WORDS: Final = f"0 a an the couple few several {' '.join(COUNTS)}"
 _ISO_YEAR: Final = rf"{_ALONE}(?P<year>(?:19|20)\d\d)"
 _NEAR_DAYS: Final = (
-    r"day\s+before\s+yesterday|day\s+after\s+tomorrow|yesterday|today|tomorrow|tonight|last\s+night|"
+    r"day\s+before\s+yesterday|night\s+before\s+last|day\s+after\s+tomorrow|yesterday|today|tomorrow|tonight|last\s+night|"
     r"this\s+(?:morning|afternoon|evening)"
 )
 _WEEK: Final = r"(?:(?:calendar\s+)?(?:week|wk|KW|CW)\s*(?:no\.?\s*|number\s+|#)?|W(?=\d\d\b))(?P<w>\d\d?)"
@@ -303,39 +370,60 @@ _WEEK: Final = r"(?:(?:calendar\s+)?(?:week|wk|KW|CW)\s*(?:no\.?\s*|number\s+|#)
 _RULES: Final = (
     ("0", rf"{_ISO_YEAR}(?P<sep>[-/])(?P<m>\d\d?)(?P=sep)(?P<d>\d\d?)(?!\d)", _read_day),
     ("0", rf"{_ALONE}(?P<d>\d\d?)(?P<sep>[.-]) ?(?P<m>\d\d?)(?P=sep) ?(?P<year>(?:19|20)\d\d)(?!\.?\d)", _read_day),
+    ("0", rf"{_ISO_YEAR}(?P<m>0[1-9]|1[0-2])(?P<d>[0-3]\d)(?!\w)", _read_day),
     ("0", rf"{_ALONE}(?P<m>\d\d?)/(?P<d>\d\d?)(?:/(?P<year>(?:19|20)?\d\d))?(?![\w/%])", _read_slashed),
     ("0", rf"{_ALONE}(?P<m>\d\d?)/(?P<year>(?:19|20)\d\d)(?![\w/])", _read_numbered_month),
     ("0", rf"{_ALONE}(?P<d>\d\d?)\.(?P<m>\d\d?)\.(?![\d.])(?!\Z)(?!\s+[A-Z])", _read_dotted),
     ("0", rf"{_ISO_YEAR}-?W(?P<w>\d\d)\b", _read_week),
     ("0", rf"{_ISO_YEAR}[-/ ]?Q(?P<q>[1-4])\b", _read_quarter),
     ("0", rf"{_ISO_YEAR}-(?P<m>0[1-9]|1[0-2])(?![\w-])", _read_numbered_month),
-    ("0", rf"{_ALONE}(?<!:){_DAY}[\s-]+(?:of\s+)?{_MONTH}(?:(?:,?\s*(?:of\s+)?|-){_YEAR})?", _read_month_day),
+    ("0", rf"{_ALONE}(?<!:){DAY_NUMBER}[\s-]+(?:of\s+)?{MONTH}(?:(?:,?\s*(?:of\s+)?|-){YEAR})?", _read_month_day),
     ("w week wk kw cw calendar", rf"{_ALONE}{_WEEK}\b{_OTHER_YEAR}(?!\s+of\b)", _read_week),
+    ("0", rf"{_ISO_YEAR}[-/ ]?H(?P<h>[12])\b", _read_half),
+    ("h", rf"{_ALONE}H(?P<h>[12])\s*[,/-]?\s*(?:of\s+|in\s+)?{YEAR}", _read_half),
+    (
+        f"last {' '.join(ORDINALS)}",
+        rf"{_NTH}(?:{MONTH}{_OPTIONAL_YEAR}|(?:(?P<which>last|this|next)|the)\s+month\b)",
+        _read_nth,
+    ),
     ("q", rf"{_ALONE}Q(?P<q>[1-4])\b{_OTHER_YEAR}", _read_quarter),
-    (" ".join(_ORDINALS), rf"(?P<nth>{'|'.join(_ORDINALS)})\s+quarter\b{_OTHER_YEAR}", _read_quarter),
-    (_MONTH_WORDS, rf"{_ALONE}{_MONTH}\s+(?:the\s+)?{_DAY}(?!\d|[.:]\d|%){_OPTIONAL_YEAR}", _read_month_day),
-    (_MONTH_WORDS, rf"{_ALONE}{_MONTH}{_OPTIONAL_YEAR}", _read_month),
-    ("day yesterday today tomorrow tonight last this", rf"(?:{_NEAR_DAYS})\b", _read_near),
-    (_UNIT_WORDS, rf"{_UNIT}\s+(?P<but>before\s+last|after\s+next)\b", _read_next_but_one),
-    ("last this next", rf"(?P<week>last|this|next)\s+week(?:'s)?\s+(?:on\s+)?{_WEEKDAY}", _read_weekday),
-    (_SIDES, rf"(?P<which>last|past|previous|next|coming|following)\s+{_MANY}\s+{_UNIT}s?\b", _read_rolling),
-    (_SIDES, rf"{_WHICH_UNIT}\s+{_UNIT}\b", _read_which),
+    (" ".join(ORDINALS), rf"(?P<nth>{'|'.join(ORDINALS)})\s+quarter\b{_OTHER_YEAR}", _read_quarter),
+    (_MONTH_WORDS, rf"{_ALONE}{MONTH}\s+(?:the\s+)?{DAY_NUMBER}(?!\d|[.:]\d|%){_OPTIONAL_YEAR}", _read_month_day),
+    (_MONTH_WORDS, rf"{_ALONE_OR_MID}{MONTH}{_SHORT_YEAR}{_OPTIONAL_YEAR}", _read_month),
+    ("day night yesterday today tomorrow tonight last this", rf"(?:{_NEAR_DAYS})\b", _read_near),
+    (_UNIT_WORDS, rf"{UNIT}\s+{_BUT_ONE}\b", _read_next_but_one),
+    ("last this next", rf"(?P<week>last|this|next)\s+week(?:'s)?\s+(?:on\s+)?{WEEKDAY}", _read_weekday),
+    (_SIDES, rf"(?P<which>last|past|previous|next|coming|following)\s+{MANY}\s+{UNIT}s?\b", _read_rolling),
+    (_SIDES, rf"{_WHICH_UNIT}\s+{UNIT}\b", _read_which),
     ("weekend", r"weekend\b", _read_weekend),
-    (_NUMBER_WORDS, rf"{_MANY}\s+{_UNIT}s?\s+(?:ago|back)\b", _read_ago),
-    ("in", rf"in\s+{_MANY}\s+{_UNIT}s?\b", _read_ahead),
-    (_NUMBER_WORDS, rf"{_MANY}\s+{_UNIT}s?\s+from\s+now\b", _read_ahead),
+    ("week month quarter year", r"(?P<unit>week|month|quarter|year)\b", _read_part_of_this),
+    (
+        f"{_SIDES} {' '.join(time_parts.SEASONS)}",
+        rf"(?:{_WHICH_UNIT}\s+)?(?P<season>{'|'.join(time_parts.SEASONS)})\b(?:\s+(?:of\s+)?{YEAR})?",
+        _read_season,
+    ),
+    ("last this next christmas boxing halloween new valentine", rf"{_HOLIDAYS}{_OPTIONAL_YEAR}", _read_holiday),
+    (
+        f"half {_NUMBER_WORDS}",
+        rf"(?:{_HALF_AGO}|{_SO_MANY})\s+(?:ago|back)\b(?:\s+(?:on\s+)?(?P<on>{_ON_DAY})\b)?",
+        _read_ago,
+    ),
+    (_NUMBER_WORDS, rf"{MANY}\s+{WEEKDAY}\s+(?:ago|back)\b", _read_weekdays_ago),
+    ("in", rf"in\s+{MANY}\s+{UNIT}s?\b", _read_ahead),
+    (_NUMBER_WORDS, rf"{MANY}\s+{UNIT}s?\s+from\s+now\b", _read_ahead),
     (
         f"{_SIDES} {_WEEKDAY_WORDS}",
-        rf"(?:{_WHICH_DAY}\s+)?{_WEEKDAY}(?:\s+(?:of\s+|in\s+)?(?P<week>last|this|next)\s+week\b)?",
+        rf"(?:{_WHICH_DAY}\s+)?{WEEKDAY}(?:\s+(?:(?:of\s+|in\s+)?(?P<week>last|this|next)\s+week|{_BUT_ONE})\b)?",
         _read_weekday,
     ),
     (
         "the",
-        rf"the\s+(?P<day>\d\d?)(?:st|nd|rd|th)\b(?!\s+(?:of\s+)?{_MONTH})(?:\s+of\s+(?P<which>this|last|next)\s+month)?",
+        rf"the\s+(?P<day>\d\d?)(?:st|nd|rd|th)\b(?!\s+(?:of\s+)?{MONTH})(?:\s+of\s+(?P<which>this|last|next)\s+month)?",
         _read_day_of_month,
     ),
-    ("0", rf"{_ALONE}{_YEAR}(?!\w|\.\d)", _read_year),
+    ("0", rf"{_ALONE}{YEAR}(?!\w|\.\d)", _read_year),
 )
+COUNTED: Final = time_parts.counted_pattern(MANY, UNIT)
 TOKEN: Final = re.compile(r"\d+|[a-z]+", re.IGNORECASE | re.ASCII)
 RULES_BY_START: Final[dict[str, list[Rule]]] = {}
 for _starts, _pattern, _read in _RULES:

@@ -11,9 +11,11 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from engramq.workers.search.spans import DAY, EVER, NEVER, Span, Spans, Tense, is_year
-from engramq.workers.search.time_rules import DATES, FIXED, NUMBERS, RULES_BY_START, TOKEN, Match
+from engramq.workers.search.time_parts import LOOKED_BACK, narrow
+from engramq.workers.search.time_rules import COUNTED, DATES, FIXED, NUMBERS, RULES_BY_START, TOKEN, shift
+from engramq.workers.search.time_words import Match
 
-_BEFORE: Final = re.compile(r"(?:\b(as\s+of|[a-z]+)\s+)?(?:the\s+)?\Z", re.IGNORECASE)
+_BEFORE: Final = re.compile(r"(?:\b(as\s+of|prior\s+to|[a-z]+)\s+)?(?:the\s+)?\Z", re.IGNORECASE)
 _PAST: Final = re.compile(
     r"\b(?:did|was|were|had|happened|went|been|done|worked|said|told|last|since|ago)\b", re.IGNORECASE
 )
@@ -22,7 +24,7 @@ _FUTURE: Final = re.compile(
     re.IGNORECASE,
 )
 _DIRECTIONS: Final = frozenset(
-    ["as of", "since", "after", "before", "until", "till", "by", "between", "from", "and", "to", "through"]
+    ["as of", "since", "after", "before", "prior to", "until", "till", "by", "between", "from", "and", "to", "through"]
 )
 _DASHES: Final = frozenset("-–—")
 _FROM: Final = frozenset(["between", "from"])
@@ -36,7 +38,7 @@ class Named(NamedTuple):
     end: int
     how: str
     spans: Spans
-    is_date: bool  # spelled out, by month and mostly day
+    dates: Spans  # as they are spelled out, by month and mostly day
     is_sure: bool  # neither a year nor a quarter alone, which may as well be the name of something
     is_next: bool  # to the time before: nothing else stands between
 
@@ -68,7 +70,7 @@ def read_times(text: str, today: date | None) -> Times:
     for each in named:
         rest.append(text[end : each.start])
         end = each.end
-    dates = tuple(span for each in named if each.is_date for span in each.spans)
+    dates = tuple(span for each in named for span in each.dates)
     are_sure = any(each.is_sure for each in named)
     return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure)
 
@@ -81,7 +83,9 @@ def _join(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
         before = named[place - 1] if place else None
         if before is not None and each.how in _TO and (before.how in _FROM or (each.is_next and each.how != "and")):
             pairs = zip(before.spans, each.spans, strict=False)
-            spans[-len(before.spans) :] = [_range(first, last, today, tense) for first, last in pairs]
+            are_days = not (before.dates or each.dates)
+            ranges = [_range(_earlier(first, last) if are_days else first, last, today, tense) for first, last in pairs]
+            spans[-len(before.spans) :] = ranges
             continue
         for span in each.spans:
             if span.every_year and years and not each.how:
@@ -100,16 +104,40 @@ def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
         for pattern, read in rules:
             if (found := pattern.match(text, start)) is None:
                 continue
-            before = _BEFORE.search(text, max(0, start - 20), start)
-            word = " ".join((before[1] or "").lower().split()) if before else ""
+            before, word = _word_before(text, start)
             is_known = today is not None or read in FIXED
-            if is_known and (spans := read(Match(found, today or EVER, tense, word))):
+            if is_known and (read_spans := read(Match(found, today or EVER, tense, word))):
+                first, spans = _beside(text, max(end, 0), start, read_spans, today, tense)
+                if first < start:
+                    start, (before, word) = first, _word_before(text, first)
                 how = "to" if text[max(end, 0) : start].strip() in _DASHES else word if word in _DIRECTIONS else ""
                 begin = before.start(1) if before and how and how == word else start
                 is_next = end >= 0 and not text[end:begin].strip(" -–—")
                 end = found.end()
-                yield Named(begin, end, how, spans, read in DATES, bool(how) or read not in NUMBERS, is_next)
+                yield Named(
+                    begin,
+                    end,
+                    how,
+                    spans,
+                    read_spans if read in DATES else (),
+                    bool(how) or read not in NUMBERS,
+                    is_next,
+                )
                 break
+
+
+def _word_before(text: str, start: int) -> tuple[re.Match[str] | None, str]:
+    before = _BEFORE.search(text, max(0, start - 20), start)
+    return before, " ".join((before[1] or "").lower().split()) if before else ""
+
+
+def _beside(text: str, end: int, start: int, spans: Spans, today: date | None, tense: Tense) -> tuple[int, Spans]:
+    """Return where a time begins with what counts from it or takes a part of it, and what is meant by both."""
+    first, spans = narrow(text, start, spans, today, tense)
+    counted = None if today is None else COUNTED.search(text, max(end, first - LOOKED_BACK), first)
+    if counted is None or today is None or (shifted := shift(counted, spans, today, tense)) == spans:
+        return first, spans
+    return counted.start(), shifted
 
 
 def _range(first: Span, last: Span, today: date | None, tense: Tense) -> Span:
@@ -124,11 +152,18 @@ def _range(first: Span, last: Span, today: date | None, tense: Tense) -> Span:
     return Span(min(first.first, last.last), max(first.first, last.last))
 
 
+def _earlier(first: Span, last: Span) -> Span:
+    """Return the day before the last: "between Monday and Wednesday" may begin in the week before."""
+    days = (first.first - last.first).days
+    is_week = 0 < days < 7 and first.first == first.last and last.first == last.last
+    return Span(first.first - 7 * DAY, first.last - 7 * DAY) if is_week else first
+
+
 def _direct(how: str, span: Span, today: date | None, tense: Tense) -> Span:
     if how in {"as of", "until", "till", "by"}:
         last = _dated(span, today, tense).last
         return Span(today if how == "by" and today is not None and today <= last else EVER, last)
-    if how == "before":
+    if how in {"before", "prior to"}:
         first = _dated(span, today, tense).first
         return Span(EVER, first - DAY if first > EVER else first)
     if how == "since":

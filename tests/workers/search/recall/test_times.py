@@ -117,8 +117,53 @@ READ: Final = (
     ("two weeks from now", "2026-12-09", "2026-12-01"),
     ("the week before last", "2026-11-09", "2026-11-16"),
     ("2026-10", "2026-10-31", "2026-11-01"),
-    ("the summer of 2023", "2023-01-01", "2024-01-01"),
-    ("early November 2026", "2026-11-05", "2026-12-01"),
+    ("the summer of 2023", "2023-06-01 2023-08-31", "2023-01-01 2023-09-01"),
+    ("What did we do last summer?", "2026-07-01", "2026-05-31 2025-07-01"),
+    ("last winter", "2025-12-01 2026-02-28", "2026-12-01"),
+    ("winter 2025", "2025-01-01 2025-12-31 2026-02-28", "2025-06-01"),
+    ("What happened in autumn?", "2026-09-01 2025-11-30", "2026-12-01"),
+    ("fall 2024", "2024-11-30", "2024-08-31"),
+    ("early November 2026", "2026-11-05", "2026-11-20"),
+    ("mid-October", "2026-10-15", "2026-10-05 2026-10-28"),
+    ("What happened at the end of October?", "2026-10-31 2026-10-25", "2026-10-10"),
+    ("before the end of May 2025", "2025-05-30", "2025-06-01"),
+    ("since early May", "2026-05-01 2026-11-28", "2026-04-30"),
+    ("by the end of the month", "2026-11-30", "2026-12-01"),
+    ("first half of 2025", "2025-01-01 2025-06-30", "2025-07-01"),
+    ("H2 2025", "2025-07-01", "2025-06-30"),
+    ("2025-H1", "2025-06-30", "2025-07-01"),
+    ("the first Monday of October", "2026-10-05", "2026-10-12 2026-11-23"),
+    ("the last Friday in October", "2026-10-30", "2026-10-23"),
+    ("the last day of March 2025", "2025-03-31", "2025-03-30"),
+    ("second week of last month", "2026-10-08 2026-10-14", "2026-10-15 2026-11-10"),
+    ("the week of November 11", "2026-11-09 2026-11-15", "2026-11-16"),
+    ("week beginning 2026-11-09", "2026-11-15", "2026-11-08"),
+    ("Monday the 23rd", "2026-11-23", "2026-12-23"),
+    ("Monday, November 23", "2026-11-23", "2025-11-23 2026-11-30"),
+    ("on Mon 23 Nov 2026", "2026-11-23", "2026-11-30"),
+    ("the Friday before last", "2026-11-20", "2026-11-27"),
+    ("two Fridays ago", "2026-11-20", "2026-11-27"),
+    ("three weeks ago on Tuesday", "2026-11-03", "2026-11-24 2026-11-07"),
+    ("a week ago today", "2026-11-21", "2026-11-20 2026-11-28"),
+    ("What happened on the day after Nov 23?", "2026-11-24", "2026-11-23 2026-11-25"),
+    ("two days before 2026-03-01", "2026-02-27", "2026-02-26 2026-02-28"),
+    ("the 3 days before May 3, 2026", "2026-04-30 2026-05-02", "2026-05-03 2026-04-29"),
+    ("three days before yesterday", "2026-11-24", "2026-11-23 2026-11-26"),
+    ("a week after 2026-11-09", "2026-11-16", "2026-11-09 2026-11-25"),
+    ("What did we decide prior to June 2025?", "2025-05-31", "2025-06-01"),
+    ("What happened between Monday and Wednesday last week?", "2026-11-16 2026-11-18", "2026-11-19 2026-11-23"),
+    ("the night before last", "2026-11-26", "2026-11-27"),
+    ("twenty days ago", "2026-11-08", "2026-11-09"),
+    ("in the last thirty days", "2026-10-29", "2026-10-28"),
+    ("in the last fortnight", "2026-11-28 2026-11-14", "2026-11-13"),
+    ("half a year ago", "2026-05-28", "2026-11-01 2025-11-28"),
+    ("a year and a half ago", "2025-05-28", "2025-11-28"),
+    ("Nov '25", "2025-11-01", "2026-11-01"),
+    ("20261123", "2026-11-23", "2026-11-22"),
+    ("11-23-2026", "2026-11-23", "2026-11-22"),
+    ("What did I do on Christmas Eve?", "2025-12-24", "2025-12-25"),
+    ("last Halloween", "2026-10-31", "2025-10-31"),
+    ("New Year's Eve 2024", "2024-12-31", "2025-01-01"),
 )  # fmt: skip
 NO_TIMES: Final = (
     "May I come in?",
@@ -174,6 +219,24 @@ NO_TIMES: Final = (
     "dec 0x11",
     "what may come?",
     "week days",
+    "the spring in the mattress",
+    "How do I configure beans in Spring?",
+    "fall back to IPv4",
+    "summer school",
+    "first half of the file",
+    "the end of the day",
+    "by the end of it",
+    "mid-air",
+    "early adopters",
+    "the H1 tag",
+    "H2 in memory database",
+    "20260230",
+    "took half a year",
+    "two Fridays",
+    "the day before the release",
+    "prior to merging",
+    "Christmas party budget",
+    "thirty minutes",
 )  # fmt: skip
 
 
@@ -193,6 +256,8 @@ def test_what_only_looks_like_a_time_is_none(text: str) -> None:
 
 STARTS: Final = (
     "in|on|the|last|next|this|past|3|two|a couple of|days|weeks|ago|Monday|weekend|11/23|23.11.|2026-11-23|May|Q3|"
+    "early|end of|first|summer|winter 1999|half a|day|after|week of|H1 2025|Christmas|before last|hundred|"
+    "Fridays ago|year|"
     "week 53|and|since|before|between|20th|from now|29 February|0"
 )
 
@@ -224,6 +289,8 @@ def test_no_row_of_words_is_too_odd(text: str, today: date) -> None:
         ("do it today", False), ("go on, do all of it today", False), ("make it now, today please", False),
         ("can you finish this by Friday", False), ("ok, now do all of that today", False),
         ("do I have anything today?", True), ("What did we do that day, 2026-03-15?", True),
+        ("What did I do on Monday the 23rd?", True), ("what happened two days before Nov 23", True),
+        ("what did we do in early May?", True), ("the rent before the end of May", False),
     ],
 )  # fmt: skip
 @pytest.mark.promise("KN-6")

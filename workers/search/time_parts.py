@@ -1,0 +1,127 @@
+"""Parts of times, and times counted from others: early May, the week of the 9th, two days before Friday. Pure; English.
+
+Seasons are those of the north, by whole months.
+"""
+
+import re
+from datetime import date
+from typing import Final
+
+from engramq.workers.search.spans import (
+    DAY,
+    EVER,
+    LONG,
+    NEVER,
+    WEEKDAYS,
+    Span,
+    Spans,
+    Tense,
+    away,
+    month_after,
+    months_of,
+)
+
+PART_DAYS: Final = 28  # a shorter time has no early or late part
+# What share of a time each word means, generously: nobody counts the days of "late October".
+_PARTS: Final = {
+    "early": (0.0, 0.4), "beginning": (0.0, 0.25), "start": (0.0, 0.25), "mid": (0.3, 0.7), "middle": (0.3, 0.7),
+    "late": (0.6, 1.0), "end": (0.75, 1.0), "first half": (0.0, 0.496), "second half": (0.496, 1.0),
+}  # fmt: skip
+_PART: Final = re.compile(
+    r"\b(?:the\s+)?(?:(early|mid|late)(?:\s+in)?[\s-]+|(beginning|start|middle|end|(?:first|second)\s+half)\s+of\s+)"
+    r"(?:the\s+)?\Z",
+    re.IGNORECASE,
+)
+_WEEK_OF: Final = re.compile(r"\b(?:the\s+)?week\s+(of|beginning|starting)\s+(?:on\s+)?(?:the\s+)?\Z", re.IGNORECASE)
+_WEEKDAY: Final = re.compile(
+    r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:s|nes|rs?|ur)?(?:day)?\.?,?\s+(?:the\s+)?\Z", re.IGNORECASE
+)
+_BEFORE: Final = re.compile(r"\b(?:before|prior\s+to)\s+\Z", re.IGNORECASE)
+_COUNTED: Final = (
+    r"\b(?P<the>the\s+)?(?:{many}\s+)?{unit}s?\s+(?P<side>before|after|following|prior\s+to)\s+(?:the\s+)?\Z"
+)
+LOOKED_BACK: Final = 48  # characters before a time
+SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first month of each
+HOLIDAYS: Final = {
+    "christmas": ((12, 24), (12, 26)), "christmas eve": ((12, 24),) * 2, "christmas day": ((12, 25),) * 2,
+    "boxing day": ((12, 26),) * 2, "new year's eve": ((12, 31),) * 2, "new year's day": ((1, 1),) * 2,
+    "halloween": ((10, 31),) * 2, "valentine's day": ((2, 14),) * 2,
+}  # fmt: skip
+
+
+def counted_pattern(many: str, unit: str) -> re.Pattern[str]:
+    """Return what stands before a time from which others are counted, by how numbers and units are written."""
+    return re.compile(_COUNTED.format(many=many, unit=unit), re.IGNORECASE)
+
+
+def narrow(text: str, start: int, spans: Spans, today: date | None, tense: Tense) -> tuple[int, Spans]:
+    """Return where a time begins with "early", "the week of" or "Monday the" before it, and what is meant by both."""
+    looked_at = max(0, start - LOOKED_BACK)
+    if found := _PART.search(text, looked_at, start):
+        word = " ".join((found[1] or found[2]).lower().split())
+        if word == "end" and _BEFORE.search(text, looked_at, found.start()):
+            return found.start(), tuple(Span(span.last, span.last, span.every_year) for span in spans)
+        return found.start(), tuple(_part(span, *_PARTS[word]) for span in spans)
+    if today is None or any(span.first != span.last for span in spans):
+        return start, spans
+    days = [each.first for span in spans for each in span.around(today, tense)]
+    if found := _WEEK_OF.search(text, looked_at, start):
+        first_days = [day - day.weekday() * DAY if found[1].lower() == "of" else day for day in days]
+        return found.start(), tuple(Span(day, day + 6 * DAY) for day in first_days)
+    if found := _WEEKDAY.search(text, looked_at, start):
+        named = [day for day in days if WEEKDAYS[day.weekday()].startswith(found[1].capitalize())]
+        return found.start(), tuple(Span(day, day) for day in named or days)
+    return start, spans
+
+
+def shift(unit: str, amount: tuple[int, int], span: Span, *, is_before: bool, is_whole: bool) -> Span:
+    """Return the time so many units before or after another; `is_whole`: all that lies between, "the 3 days before"."""
+    least, most = amount
+    base = span.first if is_before else span.last
+    if is_whole:
+        days = most * LONG[unit] * DAY
+        return Span(base - days, base - DAY) if is_before else Span(base + DAY, base + days)
+    return away(unit, base, -most, -least) if is_before else away(unit, base, least, most)
+
+
+def _part(span: Span, begin: float, end: float) -> Span:
+    days = (span.last - span.first).days + 1
+    if span.first == EVER or span.last == NEVER or days < PART_DAYS:
+        return span
+    first, last = span.first + round(days * begin) * DAY, span.first + (round(days * end) - 1) * DAY
+    return Span(first, last, span.every_year)
+
+
+def season_of(name: str, year: int | None) -> Spans:
+    """Return a season of a year or of every; a winter of a year is the one that ends in it and the one that begins."""
+    month = SEASONS[name]
+    if month < 12:
+        return months_of(year, month, 3)
+    return (*months_of(year, 1, 2), *months_of(year, month, 3 if year else 1))
+
+
+def season_beside(name: str, today: date, which: str) -> Spans:
+    """Return the last season of a name, the next, or the one of this year."""
+    firsts = [date(today.year + add, SEASONS[name], 1) for add in (-2, -1, 0, 1)]
+    all_years = [Span(first, month_after(first, 3) - DAY) for first in firsts]
+    if which in {"last", "past", "previous"}:
+        return (max((span for span in all_years if span.last < today), key=lambda span: span.first),)
+    if which in {"next", "coming", "upcoming"}:
+        return (min((span for span in all_years if span.first > today), key=lambda span: span.first),)
+    now = [span for span in all_years if span.holds(today)]
+    return (now[0] if now else all_years[2],)
+
+
+def nth_of(month: Span, number: int, what: str, weekday: int | None) -> Spans:
+    """Return the first, second or (-1) last day, week, weekend or day of the week of a month; nothing where none is."""
+    if weekday is None and what == "day":
+        found = month.last if number < 0 else month.first + number * DAY
+        return (Span(found, found),)
+    if weekday is None and what == "week":
+        first = month.last - 6 * DAY if number < 0 else month.first + 7 * number * DAY
+        return (Span(first, first + 6 * DAY),)
+    wanted = 5 if weekday is None else weekday  # a weekend begins on Saturday
+    earliest = month.first + (wanted - month.first.weekday()) % 7 * DAY
+    latest = month.last - (month.last.weekday() - wanted) % 7 * DAY
+    first = latest if number < 0 else earliest + 7 * number * DAY
+    return (Span(first, first + DAY if weekday is None else first),) if first <= month.last else ()
