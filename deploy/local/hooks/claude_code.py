@@ -47,7 +47,16 @@ _OF_SERVERS: Final = "mcp__"
 _REFUSED: Final = ("The user doesn't want to", "Permission for this tool use was denied")
 # In one line, what became of the tool; then the words. The output of a tool that has failed begins otherwise.
 _WORDS: Final = r"(?s)(?!Error|Exit code)[^\n]*\b[Tt]he user said:\n(.+)"
+# What it writes around such words: a note to its model, and questions that a person has left open.
+_NOTE: Final = "\n\nNote: The user's next message may contain a correction or preference."
+_CLARIFIED: Final = "The user wants to clarify these questions.\n"
+_QUESTION: Final = r'(?ms)^- "([^\n]*)"\n(.*?)(?=^- "|\Z)'
+_LABEL: Final = r"(?m)^  (?:Answer: |User notes: |\(No answer provided\)(?:\n|\Z))"
+_GOES_ON: Final = "This session is being continued from a previous conversation that ran out of context."
+_SYNTHETIC: Final = "<synthetic>"  # the model whose words the client itself writes
 _COMMAND: Final = r"\s*<command-(?:message|name)>"
+_LOCAL: Final = "local_command"  # a command that the client itself carries out
+_NOTED: Final = "user-memory-input"  # around words behind a "#", in versions that kept such
 _TAKEN: Final = (None, "absorbed_mid_turn")  # why words left the queue that the model got; others were withdrawn
 # Words that wait at once, and the turns that pass meanwhile. More than that have nobody to take them: a client that was
 # killed leaves words so.
@@ -74,7 +83,11 @@ def facts_of(line: Mapping[str, Any]) -> SessionFacts:
 
 def unspoken(line: Mapping[str, Any]) -> str:
     """Return whose a line is that only looks like a turn."""
-    return SUBAGENT if line.get("isSidechain") else SUMMARY if line.get("isCompactSummary") else ""
+    if line.get("isSidechain"):
+        return SUBAGENT
+    message = line.get("message")  # older versions do not mark a summary
+    is_summary = isinstance(message, dict) and text_in(message.get("content")).startswith(_GOES_ON)
+    return SUMMARY if line.get("isCompactSummary") or is_summary else ""
 
 
 class _Queued(NamedTuple):
@@ -109,12 +122,14 @@ class ClaudeCodeLines(LineReader):
         """Yield the turns that a line makes certain."""
         kind, attachment = line.get("type"), line.get("attachment")
         turn = None
-        if any(line.get(name) for name in _NOT_SPOKEN) or _kind_of_origin(line) not in _OF_PEOPLE:
+        if any(line.get(name) for name in _NOT_SPOKEN) or _kind_of_origin(line) not in _OF_PEOPLE or unspoken(line):
             return
         if kind == QUEUE:
             self._move(line, at)
         elif isinstance(attachment, dict) and attachment.get("type") == QUEUED:
             turn = self._attach(line, attachment)
+        elif line.get("subtype") == _LOCAL:
+            turn = _local_command(line)
         elif isinstance(kind, str) and isinstance(message := line.get("message"), dict):
             turn = self._message(line, _SPEAKERS.get(kind), message.get("content"))
             if turn is not None and turn.speaker == USER:
@@ -194,6 +209,8 @@ class ClaudeCodeLines(LineReader):
             elif block.get("type") == "tool_result" and speaker == USER:
                 texts += _words_to_tool(self._tools.pop(str(block.get("tool_use_id")), ""), block, line)
         text = "\n\n".join(text for text in texts if text)
+        if text_at(line["message"], "model") == _SYNTHETIC:
+            return None
         if speaker != USER:
             return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
         text = _command_in(text)
@@ -215,10 +232,19 @@ def _key_of(line: Mapping[str, Any]) -> object:
     return (first.get("messageUuid") if isinstance(first, dict) else None) or line.get("uuid")
 
 
+def _local_command(line: Mapping[str, Any]) -> Turn | None:
+    text = text_in(line.get("content"))
+    return make_turn(_key_of(line), USER, _command_in(text), line.get("timestamp")) if _is_command(text) else None
+
+
+def _is_command(text: str) -> bool:
+    return re.match(_COMMAND, text) is not None
+
+
 def _command_in(text: str) -> str:
-    """Return a slash command as it was typed, where words stand behind it."""
-    if not re.match(_COMMAND, text):
-        return text
+    """Return a slash command as it was typed, where words stand behind it, and words to be noted without their mark."""
+    if not _is_command(text):
+        return _within(text, _NOTED) if text.startswith(f"<{_NOTED}>") else text
     name, words = _within(text, "command-name"), _within(text, "command-args")
     return f"{name} {words}\n\n{text}".strip() if words else text
 
@@ -238,7 +264,14 @@ def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]
         return
     said = re.match(_WORDS, text_in(result.get("content"))) if result.get("is_error") is True else None
     if said and (not tool.startswith(_OF_SERVERS) or said[0].startswith(_REFUSED)):
-        yield said[1]
+        words = said[1].partition(_NOTE)[0]
+        yield _clarified(words) if words.startswith(_CLARIFIED) else words
+
+
+def _clarified(words: str) -> str:
+    """Return the questions that have an answer or a note, of those that a person wants to talk about."""
+    several = ((question, re.sub(_LABEL, "", rest).strip()) for question, rest in re.findall(_QUESTION, words))
+    return "\n\n".join(f"{question}\n{given}" for question, given in several if given)
 
 
 def _answers(tool_result: Mapping[str, Any]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def _marks(kinds: tuple[str, ...]) -> tuple[bytes, ...]:
 CLAUDE_CODE: Final = ClientFormat(
     "claude-code",
     claude_code.ClaudeCodeLines,
-    spoken=(b'"user', b'"assistant', *_marks((claude_code.QUEUE, claude_code.QUEUED))),
+    spoken=(b'"user', b'"assistant', b"<command-args>", *_marks((claude_code.QUEUE, claude_code.QUEUED))),
     silent=_marks(claude_code.SILENT),
     kind_of=claude_code.kind_of,
     kinds=claude_code.KINDS,

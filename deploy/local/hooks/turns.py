@@ -26,14 +26,14 @@ _CLIENT_MARKS: Final = (
     "system-reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
     "|local-command-stderr|local-command-caveat|bash-input|bash-stdout|bash-stderr|user-prompt-submit-hook"
     "|user_instructions|environment_context|turn_aborted|user_shell_command|task-notification|hook_context"
-    "|session_context"
+    "|session_context|ide_selection|ide_opened_file|teammate-message|cross-session-message|fork-boilerplate"
 )
 # Not compiled here: that takes a millisecond, and most events need none of them.
 # Gemini CLI puts what hooks tell into marks of its own, with ours written in full.
 _MARKED: Final = rf"(?s)(?:<|&lt;)({RECALLED}|{CAPTURED})(?:>|&gt;).*?(?:(?:<|&lt;)/\1(?:>|&gt;)|\Z)"
 _PROVIDERS_MARKS: Final = "engramq-memories|memory-context"  # of integrations, which have the same rule
 # A client puts them on lines of their own and always closes them: what is open, or within a line, somebody wrote.
-_CLIENTS_OWN: Final = rf"[ \t]*<({_CLIENT_MARKS})>"
+_CLIENTS_OWN: Final = rf"[ \t]*<({_CLIENT_MARKS})(?: [^<>\n]*)?>"
 # As a model may read one too: escaped, or with something between that cannot be seen.
 _MARK_BEGUN: Final = (
     r"(?i)(?:[<\uff1c\ufe64]|&(?:amp;)*(?:lt|#0*60|#x0*3c);)"
