@@ -117,15 +117,15 @@ class Lines(Protocol):
 
 
 def whole_lines(file: Lines) -> Iterator[tuple[int, bytes | None]]:
-    """Give how many bytes each line takes, and the line: b"" for one that is too long, None for one that is not ended.
+    """Give how many bytes each line takes, and the line: b"" for one that is too long, None for a last one that is cut.
 
-    What is not ended comes last.
+    An object is whole with its last bracket, whether or not a line's end follows.
     """
     while line := file.readline(LONGEST_LINE):
         length, is_whole = len(line), line.endswith(b"\n")
         while not is_whole and (rest := file.readline(LONGEST_LINE)):
             length, is_whole, line = length + len(rest), rest.endswith(b"\n"), b""
-        yield length, line if is_whole else None
+        yield length, line if is_whole or parsed(line) is not None else None
 
 
 def parsed(line: bytes) -> Mapping[str, Any] | None:

@@ -20,7 +20,7 @@ from engramq.deploy.local.hooks.transcripts import CLAUDE_CODE, CLIENTS, CODEX, 
 from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts, Spoken, Turn, spoken_text
 from tests.deploy.local.hooks.gateway import answering
 from tests.deploy.local.hooks.spoken import CODEX_SAID, GEMINI_SAID, Line, at, event, meta
-from tests.deploy.local.hooks.spoken_claude_code import CLAUDE_CODE_SAID, KETTLE, attached, claude, queue, user
+from tests.deploy.local.hooks.spoken_claude_code import CLAUDE_CODE_SAID, KETTLE, VEGAN, attached, claude, queue, user
 
 pytestmark = [pytest.mark.promise("SN-1"), pytest.mark.timeout(120)]
 
@@ -210,3 +210,16 @@ def test_a_queue_that_nobody_takes_from_takes_no_longer_than_its_lines(tmp_path:
     begun = time.process_time()
     assert len(imported(CLAUDE_CODE, path)[0]) > 1
     assert time.process_time() - begun < 3, "twice as many would take four times as long"
+
+
+def test_a_last_object_is_whole_whether_or_not_its_line_has_an_end(tmp_path: Path, home: Home) -> None:
+    path = written(tmp_path, "session.jsonl", [user(1, VEGAN)])
+    with path.open("a") as file:
+        file.write(json.dumps(user(2, KETTLE)))
+    turns, left_out = imported(CLAUDE_CODE, path)
+    assert ([turn.text for turn in turns], left_out) == ([VEGAN, KETTLE], [])
+    assert list(captured(home, CLAUDE_CODE.name, path).values()) == [VEGAN, KETTLE]
+    with path.open("a") as file:
+        file.write("\n" + json.dumps(user(3, "Go on."))[:60])
+    turns, left_out = imported(CLAUDE_CODE, path)
+    assert ([turn.text for turn in turns], left_out) == ([VEGAN, KETTLE], ["last lines that are half written"])
