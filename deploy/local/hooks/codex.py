@@ -71,7 +71,14 @@ _DAY_S: Final = 86_400
 _TOLD: Final = (
     "# AGENTS.md instructions for ",
     "<codex_internal_context ",
+    "<skill>\n<name>",
+    "<subagent_notification>",
+    "<user_action>",
 )  # texts that it gives the model as a user's
+# What an editor puts before the words that were typed there.
+_IN_EDITOR: Final = (
+    r"(?s)# (?:Context from my IDE setup|Files mentioned by the user):\n.*?\n## My request for Codex:\n(.+)"
+)
 _GOAL: Final = r'<codex_internal_context source="user_goal">\s*User set the goal: ("(?:[^"\\]|\\.)*")'
 _NOTE: Final = "user_note: "
 _CONTEXT: Final = "<environment_context>"
@@ -117,7 +124,7 @@ def facts_of(line: Mapping[str, Any]) -> SessionFacts:
         is_subagent = isinstance(payload.get("source"), dict) and "subagent" in payload["source"]
         return SessionFacts(text_at(payload, "id"), text_at(payload, "cwd"), is_subagent)
     if _is_first_line(line):
-        return SessionFacts(text_at(line, "id"))
+        return SessionFacts(text_at(line, "id"), began=moment_of(line.get("timestamp")))  # its turns have no time
     if line.get("type") == _MESSAGE and _CONTEXT in (text := text_in(line.get("content"))):
         found = re.search(_FOLDER, text)
         return SessionFacts(folder=(found[1] or found[2]).strip() if found else "")
@@ -190,7 +197,10 @@ class CodexLines(LineReader):
         session = self._origin if self._origin and self._is_history(moment) else self._session or moment
         key = f"{session}:{speaker}:{zlib.crc32(turn.text.encode()):08x}"
         self._said[key] += 1
-        yield Spoken(turn._replace(key=f"{key}:{self._said[key]}"), at)
+        typed = re.match(_IN_EDITOR, turn.text) if speaker == USER else None
+        position = None if moment else self._said.total() - 1
+        text = typed[1].strip() if typed else turn.text
+        yield Spoken(turn._replace(key=f"{key}:{self._said[key]}", text=text, position=position), at)
 
     def _is_history(self, moment: str) -> bool:
         now = _seconds(moment)

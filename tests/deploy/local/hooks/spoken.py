@@ -70,6 +70,28 @@ CODEX_SAID: dict[str, tuple[list[Line], list[str]]] = {
         ],
         [BLUE, BLUE_TOO],
     ),
+    "what the model is told without events": (
+        [
+            meta(0, "A"),
+            message(1, "user", "<skill>\n<name>brew</name>\n<path>/brew.md</path>\nBoil it.\n</skill>"),
+            message(2, "user", "<subagent_notification>\n{}\n</subagent_notification>"),
+            message(3, "user", BLUE),
+        ],
+        [BLUE],
+    ),
+    "words within an editor": (
+        [
+            meta(0, "A"),
+            event(
+                1,
+                "user_message",
+                "# Context from my IDE setup:\n\n## Active file: tea.py\n\n## Open tabs:\n- tea.py: tea.py\n\n"
+                f"## My request for Codex:\n{BLUE}",
+            ),
+            event(2, "user_message", f"# Files mentioned by the user:\n\n## My request for Codex:\n{BLUE_TOO}\n"),
+        ],
+        [BLUE, BLUE_TOO],
+    ),
     "events and messages": (
         [
             meta(0, "A"),

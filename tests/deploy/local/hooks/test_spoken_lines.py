@@ -130,7 +130,10 @@ def test_an_old_session_of_codex_is_known_with_its_folder(tmp_path: Path) -> Non
     path = written(tmp_path, "rollout.jsonl", CODEX_SAID["before there were events"][0])
     assert client_of(path, tuple(CLIENTS.values())) == "codex"
     said = list(said_in_file(CODEX, StoredSession(str(path), 0, 0.0)))
-    assert ("A", "/tea") in [each[:2] for each in said if isinstance(each, SessionFacts)]
+    facts = [each for each in said if isinstance(each, SessionFacts)]
+    assert ("A", "/tea") in [each[:2] for each in facts]
+    assert {each.began for each in facts} == {at(0)}, "its turns have no time of their own"
+    assert [each.turn.position for each in said if isinstance(each, Spoken)] == [0, 1]
 
 
 def test_a_session_that_goes_on_from_a_copy_has_in_sight_what_it_was_told() -> None:
