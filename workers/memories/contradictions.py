@@ -23,7 +23,17 @@ from engramq.schemas.vocabulary import BOTH_HOLD, Partition, Relation
 from engramq.workers.db.memory_rows import visible_now
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement, pairs_that_may_disagree
+from engramq.workers.memories.disagreement import (
+    LOOKED_AT_CHARS,
+    PIECE_CHARS,
+    Pieces,
+    Statement,
+    are_other_values,
+    differ_in_one_place,
+    disagreement,
+    lone_places,
+    read_text,
+)
 from engramq.workers.memories.duplicates import LookedUp, Sought, model_id_of, near_pairs
 from engramq.workers.runner import Context, handles_without_transaction
 
@@ -82,6 +92,46 @@ def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Coll
         memory, other = compared[place], compared[other_place]
         found = compare(Stated.of(memory), Stated.of(other), linked)
         _note_difference(memory, other, found, beside=other_place >= shown)
+
+
+def pairs_that_may_disagree(texts: Sequence[str]) -> set[tuple[int, int]]:
+    """Return the places of each two texts of which `disagreement` may find pieces: of nearly all pairs it finds none.
+
+    Each word is looked up once: to compare a reply's texts two by two takes ten times as long.
+    """
+    pairs, before, holding = set[tuple[int, int]](), list[tuple[int, Statement]](), dict[str, list[int]]()
+    for place, text in enumerate(texts):
+        stated = read_text(text[:LOOKED_AT_CHARS]).statements
+        for statement in stated:
+            shared = dict[int, int]()
+            for key in statement.keys:
+                for number in holding.get(key, ()):
+                    shared[number] = shared.get(number, 0) + 1
+            for number, words in shared.items():
+                other_place, other = before[number]
+                says_never = not (statement.least and other.least)
+                # Most pairs end here: a call for each would take as long as all the rest.
+                if says_never or (
+                    words >= statement.least and words >= other.least and _may_disagree(statement, other, words)
+                ):
+                    pairs.add((other_place, place))
+        for statement in stated:
+            for key in statement.keys:
+                holding.setdefault(key, []).append(len(before))
+            before.append((place, statement))
+    return pairs
+
+
+def _may_disagree(first: Statement, other: Statement, shared: int) -> bool:
+    """Say whether two statements that share so many words have what all that disagree have in common."""
+    if not differ_in_one_place(first, other, shared):
+        return False
+    if first.negated != other.negated:
+        return True
+    mine, theirs = lone_places(first, other, first.keys & other.keys)
+    return bool(mine) and (  # which of them is the earlier is not known here
+        are_other_values(first, other, mine, theirs) or are_other_values(other, first, theirs, mine)
+    )
 
 
 def mark_pair(memory: Memory, other: Memory) -> None:

@@ -8,7 +8,7 @@ says that it was done. Negations, opposites and verbs are those of English; numb
 """
 
 import re
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -23,6 +23,7 @@ DENIED: Final = 0.6  # of the words of "I have never ...", that are in what deni
 DONE: Final = 0.4  # the same, where what is done is among them
 ADDED: Final = 3  # words at most that a statement has and the other has not
 SHARED: Final = 3  # words at least that stand around another value
+ROUND_ONE: Final = 3  # at least one word of so many stands around another value
 
 
 def _list(words: str) -> list[str]:
@@ -134,8 +135,12 @@ class _Word(NamedTuple):
     plain: str
 
 
-class _Statement(NamedTuple):
-    """One statement of a text. `all`: every token, small. `not_at` and so on: how many words stand before that."""
+@dataclass(slots=True, eq=False)
+class Statement:
+    """One statement of a text. `all`: every token, small. `not_at` and so on: how many words stand before that.
+
+    `least`: how many words another one shares at least that disagrees with it; 0 where it says "never", see `_places`.
+    """
 
     sentence: str
     words: tuple[_Word, ...]
@@ -147,6 +152,7 @@ class _Statement(NamedTuple):
     verb_at: int
     about: frozenset[str]  # the keys of all that the sentence affirms
     is_of_self: bool
+    least: int
 
 
 class Pieces(NamedTuple):
@@ -159,9 +165,9 @@ class Pieces(NamedTuple):
 class _Text(NamedTuple):
     """The statements of a text; `parts`: all of its sentences, questions and suppositions too."""
 
-    statements: tuple[_Statement, ...]
+    statements: tuple[Statement, ...]
     keys: frozenset[str]
-    parts: list[_Statement]
+    parts: list[Statement]
     is_note: bool
 
 
@@ -172,7 +178,7 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
     """
     if earlier == later:
         return None
-    old, new = _read_text(earlier[:LOOKED_AT_CHARS]), _read_text(later[:LOOKED_AT_CHARS])
+    old, new = read_text(earlier[:LOOKED_AT_CHARS]), read_text(later[:LOOKED_AT_CHARS])
     common = old.keys & new.keys
     if not common:
         return None
@@ -193,7 +199,7 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
     return None
 
 
-def _candidates(text: _Text, common: frozenset[str]) -> list[_Statement]:
+def _candidates(text: _Text, common: frozenset[str]) -> list[Statement]:
     """Return the statements of a text that may disagree with another which has these words too."""
     return [
         statement
@@ -203,35 +209,7 @@ def _candidates(text: _Text, common: frozenset[str]) -> list[_Statement]:
     ]
 
 
-def pairs_that_may_disagree(texts: Sequence[str]) -> set[tuple[int, int]]:
-    """Return the places of each two texts of which `disagreement` may find pieces: of nearly all pairs it finds none.
-
-    Each word is looked up once: to compare a reply's texts two by two takes ten times as long.
-    """
-    pairs, holding = set[tuple[int, int]](), dict[str, list[tuple[int, _Statement]]]()
-    for place, text in enumerate(texts):
-        stated = _read_text(text[:LOOKED_AT_CHARS]).statements
-        for statement in stated:
-            for key in statement.keys:
-                for other_place, other in holding.get(key, ()):
-                    if (other_place, place) not in pairs and _may_disagree(statement, other):
-                        pairs.add((other_place, place))
-        for statement in stated:
-            for key in statement.keys:
-                holding.setdefault(key, []).append((place, statement))
-    return pairs
-
-
-def _may_disagree(first: _Statement, other: _Statement) -> bool:
-    """Say whether two statements that share a word have what all that disagree have in common."""
-    if first.never_at is not None or other.never_at is not None:
-        return True
-    shared = len(first.keys & other.keys)
-    is_near = max(len(first.keys), len(other.keys)) - shared <= ADDED
-    return is_near and _differ_in_one_place(first, other, shared)
-
-
-def _differ_in_one_place(first: _Statement, other: _Statement, shared: int) -> bool:
+def differ_in_one_place(first: Statement, other: Statement, shared: int) -> bool:
     """Say whether two statements may, by how many words they share, before words are looked at one by one."""
     parity, is_added = first.negated != other.negated, shared in (len(first.keys), len(other.keys))
     if parity or is_added:
@@ -241,9 +219,9 @@ def _differ_in_one_place(first: _Statement, other: _Statement, shared: int) -> b
 
 
 @lru_cache(maxsize=1_024)  # 60 to 100 us each; with 128 a search of 1,000 memories took 2 ms more
-def _read_text(text: str) -> _Text:
+def read_text(text: str) -> _Text:
     """Return what a text states; questions, code and suppositions are left out."""
-    found, said = list[_Statement](), list[_Statement]()
+    found, said = list[Statement](), list[Statement]()
     if "```" in text:
         text = _CODE.sub("\n", text)
     for whole in sentences_of(text[:READ_CHARS]):
@@ -251,18 +229,20 @@ def _read_text(text: str) -> _Text:
         asks = "?" in whole[len(sentence) :]
         parts = [part for part in _BREAK.split(sentence) if part.strip()]
         stated = [_statement(sentence, part) for part in (parts[:-1] if asks else parts)]
-        about = frozenset[str]().union(*(s.keys for s in stated if not s.negated))
+        about = frozenset[str]().union(*[s.keys for s in stated if not s.negated])
         of_self = any(s.is_of_self for s in stated)
+        for statement in stated:
+            statement.about, statement.is_of_self = about, of_self
         said += stated
-        found += [s._replace(about=about, is_of_self=of_self) for s in stated if s.words and not s.all & _UNREAL]
+        found += [s for s in stated if s.words and s.all.isdisjoint(_UNREAL)]
         if len(found) >= STATEMENTS:
             break
     found = found[:STATEMENTS]
-    keys = frozenset[str]().union(*(s.keys | s.about for s in found))
+    keys = frozenset[str]().union(*[each for s in found for each in (s.keys, s.about)])
     return _Text(tuple(found), keys, said, len(text) <= NOTE_CHARS)
 
 
-def _anchors(text: _Text, statement: _Statement) -> set[str]:
+def _anchors(text: _Text, statement: Statement) -> set[str]:
     """Return the keys that tell what a statement is of: all of its sentence, and whom, when and which of its note."""
     beside = [part for part in text.parts if part.sentence == statement.sentence]
     keys = {key for part in beside if len(part.keys) > 1 for key in part.keys}
@@ -271,14 +251,14 @@ def _anchors(text: _Text, statement: _Statement) -> set[str]:
     return keys
 
 
-def _is_anchor(part: _Statement, at: int, word: _Word) -> bool:
+def _is_anchor(part: Statement, at: int, word: _Word) -> bool:
     """Say whether a word is a number, a date or a name; a capital may only begin a sentence."""
     if word.kind == "word":
         return any(character.isdigit() for character in word.key)
     return word.kind != "name" or at > 0 or (part.verb_at == 1 and word.plain not in _OPPOSED)
 
 
-def _statement(sentence: str, part: str) -> _Statement:
+def _statement(sentence: str, part: str) -> Statement:
     words: list[_Word] = []
     tokens = set[str]()
     before, negations, verb_at, not_at, never_at, at = "", 0, None, None, None, sentence.find(part)
@@ -295,12 +275,12 @@ def _statement(sentence: str, part: str) -> _Statement:
         if verb_at is None and (plain in _VERBS or (words and raw.islower() and len(raw) > 3 and raw[-2:] in _ENDINGS)):
             verb_at = len(words) - (1 if key and kind != "not" and plain not in _VERBS else 0)
         before = plain
-    keys = frozenset(word.key for word in words)
+    keys = frozenset([word.key for word in words])
     of_self = not tokens.isdisjoint(_SELF)
     place = 2 if verb_at is None else verb_at
-    return _Statement(
-        sentence, tuple(words), keys, frozenset(tokens), negations % 2 == 1, not_at, never_at, place, keys, of_self
-    )
+    least = max(len(keys) - ADDED, -(-len(keys) // ROUND_ONE), 2 if len(keys) == 1 else 1) if never_at is None else 0
+    negated, every = negations % 2 == 1, frozenset(tokens)
+    return Statement(sentence, tuple(words), keys, every, negated, not_at, never_at, place, keys, of_self, least)
 
 
 _SELF: Final = _set("i i'm i've i'd i'll me my we our us we've we're")
@@ -351,17 +331,15 @@ def _stem(word: str) -> str:
     return (word[:-1] if len(word) > 3 and (word[-1] == "e" or word[-1] == word[-2]) else word) or word
 
 
-def _places(first: _Statement, other: _Statement, common: frozenset[str]) -> tuple[int, int] | None:
+def _places(first: Statement, other: Statement, common: frozenset[str]) -> tuple[int, int] | None:
     """Return where two statements differ in the one place in which they may; None where they do not disagree.
 
     `common`: the keys of both.
     """
-    if not _differ_in_one_place(first, other, len(common)):
+    if not differ_in_one_place(first, other, len(common)):
         return None
-    mine = [at for at, word in enumerate(first.words) if word.key not in common]
-    theirs = [at for at, word in enumerate(other.words) if word.key not in common]
     if first.negated != other.negated:
-        added = len(mine) + len(theirs)
+        added = sum(word.key not in common for statement in (first, other) for word in statement.words)
         denial, affirmed = (first, other) if first.negated else (other, first)
         is_denied = denial.not_at is not None and not affirmed.keys.isdisjoint(
             word.key for word in denial.words[denial.not_at : denial.not_at + 1]
@@ -369,13 +347,24 @@ def _places(first: _Statement, other: _Statement, common: frozenset[str]) -> tup
         if is_denied and len(common) >= 2 and added <= min(ADDED, len(common)):
             return first.words[0].start, other.words[0].start
         return None
-    if not _is_run(mine) or not _is_run(theirs) or max(len(mine), len(theirs)) > 2 * len(common):
+    mine, theirs = lone_places(first, other, common)
+    if not mine or not are_other_values(first, other, mine, theirs):
         return None
-    places = first.words[mine[-1]].start, other.words[theirs[-1]].start
-    return places if _are_other_values(first, other, mine, theirs) else None
+    return first.words[mine[-1]].start, other.words[theirs[-1]].start
 
 
-def _share_enough(first: _Statement, other: _Statement, shared: int) -> bool:
+def lone_places(first: Statement, other: Statement, common: frozenset[str]) -> tuple[list[int], list[int]]:
+    """Return where each of two statements has words that the other has not; nothing where that is no single place, or
+    too much beside what both have. Each has such a word."""
+    mine = [at for at, word in enumerate(first.words) if word.key not in common]
+    if _is_run(mine):
+        theirs = [at for at, word in enumerate(other.words) if word.key not in common]
+        if _is_run(theirs) and max(len(mine), len(theirs)) <= (ROUND_ONE - 1) * len(common):
+            return mine, theirs
+    return [], []
+
+
+def _share_enough(first: Statement, other: Statement, shared: int) -> bool:
     return shared + len((first.all & other.all) - first.keys) >= SHARED
 
 
@@ -383,7 +372,7 @@ def _is_run(places: list[int]) -> bool:
     return places[-1] - places[0] + 1 == len(places)
 
 
-def _are_other_values(first: _Statement, other: _Statement, mine: list[int], theirs: list[int]) -> bool:
+def are_other_values(first: Statement, other: Statement, mine: list[int], theirs: list[int]) -> bool:
     """Say whether what two statements have in one place are values of the same thing, of which it has one."""
     a, b = first.words[mine[-1]], other.words[theirs[-1]]
     single = len(mine) == len(theirs) == 1
@@ -412,12 +401,12 @@ def _are_other_values(first: _Statement, other: _Statement, mine: list[int], the
     return False
 
 
-def _next(statement: _Statement, places: list[int]) -> str:
+def _next(statement: Statement, places: list[int]) -> str:
     after = places[-1] + 1
     return statement.words[after].key if after < len(statement.words) else ""
 
 
-def _is_of_role(statement: _Statement) -> bool:
+def _is_of_role(statement: Statement) -> bool:
     """Say whether it is as "Ada is the lead": of what there is one."""
     words = _TOKEN.findall(statement.sentence)
     return len(words) > 2 and words[1][3] in _COPULA and words[2][3] in ("the", "my", "our")
@@ -429,14 +418,14 @@ def _dates_differ(first: str, other: str) -> bool:
     return any(a != b for a, b in zip(first.split("-"), other.split("-"), strict=True) if "?" not in (a, b))
 
 
-def _happens_once(statement: _Statement) -> bool:
+def _happens_once(statement: Statement) -> bool:
     return bool(
         statement.all & _ONCE_OR_NOW
         or (statement.all & _VERBS and not any(word.endswith("ed") for word in statement.all))
     )
 
 
-def _is_when(statement: _Statement, at: int) -> bool:
+def _is_when(statement: Statement, at: int) -> bool:
     """Say whether a date tells when a thing is that happens once: "is due on", not "is out of office on"."""
     if not _happens_once(statement):
         return False
@@ -444,14 +433,14 @@ def _is_when(statement: _Statement, at: int) -> bool:
     return bool(statement.all & _ONCE) or statement.all.isdisjoint(_COPULA) or between <= _SETS
 
 
-def _is_of_once(statement: _Statement) -> bool:
+def _is_of_once(statement: Statement) -> bool:
     """Say whether its number is of one time among many: "paid 20 euros", "showed 300 kWh", "the pulse is 80"."""
     if not statement.all.isdisjoint(_ONCE_OR_NOW):
         return not statement.all.isdisjoint(_MEASURED)
     return any(word in _IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all)
 
 
-def _has_one_value(statement: _Statement, word: _Word) -> bool:
+def _has_one_value(statement: Statement, word: _Word) -> bool:
     if statement.all & _MANY_VALUES or not statement.all & _ONE_VALUE:
         return False
     if statement.all & {"use", "uses", "using"} and not statement.all & _COPULA:
@@ -459,7 +448,7 @@ def _has_one_value(statement: _Statement, word: _Word) -> bool:
     return word.kind == "name" or word.before not in _COPULA
 
 
-def _find_denied(first: _Statement, other: _Statement) -> tuple[int, int] | None:
+def _find_denied(first: Statement, other: Statement) -> tuple[int, int] | None:
     """Return the places of "never ..." and of what was done all the same; None where nothing denies it."""
     if first.never_at is None:
         if other.never_at is None:
