@@ -117,7 +117,7 @@ def file_of(memory: Memory) -> File | None:
 
 def in_order(memories: Iterable[Memory]) -> list[File]:
     """Return the files that memories are, the version that counts last: the newest, but one's own private file before
-    a shared one of the same path. Else whoever plants a shared one would get what its owner writes next."""
+    a shared one of the same path. Else the author of a planted shared one would get what its owner writes next."""
     files = filter(None, map(file_of, memories))
     return sorted(files, key=lambda file: (file.visibility is Visibility.PRIVATE, file.version))
 

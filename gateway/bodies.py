@@ -26,7 +26,7 @@ class Turns:
         self._of_callers: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     async def take(self, whose: Hashable) -> None:
-        """Wait for this caller's turn. It lasts until the event loop goes on: whoever decodes a body does not wait."""
+        """Wait for this caller's turn. It lasts until the event loop goes on: decoding does not wait."""
         of_caller = self._of_callers.setdefault(whose, asyncio.Lock())
         async with of_caller:
             await self._next.acquire()

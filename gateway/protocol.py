@@ -32,7 +32,7 @@ class ConnectionBounds:
 
     A request's head, and what frames its body beside the body itself (chunk sizes, trailers), has at most
     `header_bytes`, and `header_s` from its first byte; a body has `body_s`. A client may take `write_s` to read what it
-    asked for. Who is refused has `linger_s` to read why. Beyond `connections` or `share` of one address a few are still
+    asked for. A refused client has `linger_s` to read why. Beyond `connections` or `share` of one address a few are
     heard for `spare_s`, and only their question after the server's health is answered. The server's own account and
     root have their shares whatever the others hold.
     """
@@ -75,7 +75,7 @@ class Connections:
         self._all = {Admission.SERVED: 0, Admission.SPARE: 0}
 
     def enter(self, address: str, account: int | None = None) -> Admission:
-        """Count a connection and say what it gets; whoever is not refused has to `leave`."""
+        """Count a connection and say what it gets; a connection that is admitted has to `leave`."""
         bounds, client, is_own = self._bounds, _client(address, account), account in OWN_ACCOUNTS
         has_share = self._held[Admission.SERVED][client] < bounds.share
         is_free = {

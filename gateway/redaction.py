@@ -21,7 +21,7 @@ from engramq.schemas.settings import Redact
 
 _MARK: Final = re.compile(rf"{re.escape(MARK)}[^\]]*\]")
 
-# What is looked through beside the content: all that somebody writes of a memory, but for the keys that find it again.
+# Searched beside the content: all fields that an author writes, except the keys that find the memory again.
 _KEPT: Final = {"content", *fields_holding(Memory, KEY)}
 _FIELDS: Final = tuple(name for name in contents_of(Memory) if name not in _KEPT)
 

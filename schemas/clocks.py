@@ -1,7 +1,7 @@
 """Judge age by one clock, that of Redis, and say whose own clock is wrong.
 
 Every process says every few seconds that it is there. The answer has the time of Redis, so that the next time it can
-say by how much its own clock is off; whoever looks at the queue reads it there.
+say by how much its own clock is off; the overview of the queue reads it there.
 """
 
 import time

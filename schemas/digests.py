@@ -2,7 +2,7 @@
 
 An untrusted author may replace the content of a memory between a reviewer's look and their verdict. A verdict that
 carries the digest of what was seen is then refused. The digest has a hash of all that is judged, and a byte of each
-field, so that the refusal can name what has changed. Whoever shows a record makes it from the record as it is shown.
+field, so that the refusal can name what has changed. A page that shows a record makes it from what is shown.
 """
 
 import hashlib

@@ -40,7 +40,7 @@ Since = Annotated[Moment, Meta(description="When it happened")]
 Until = Annotated[Moment, Meta(description="As since; whole date")]
 StoredSince = Annotated[Moment, Meta(description="Stored then or later")]
 StoredUntil = Annotated[Moment, Meta(description="Stored then or before")]
-# Minutes east of UTC by which a time was given; whoever checks it fills it in, and no caller names it.
+# Minutes east of UTC by which a time was given; the check fills it in, and no caller names it.
 Offset = Annotated[int, Meta(ge=-1_440, le=1_440)]
 OFFSETS: Final = {"occurred_at": "occurred_offset"}  # times whose offset is kept
 ValidFrom = Annotated[Moment, Meta(description="Holds from then on")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def read_or_make_secret(place: Path) -> bytes:
-    """Return the secret in a file, made where there is none yet; whoever makes it at the same time gets the same one.
+    """Return the secret in a file, made where there is none yet; two that make it at the same time get the same one.
 
     Raises OSError when it can neither be read nor made, when others could have read it, and when the file is empty.
     """

@@ -1,4 +1,4 @@
-"""Agree on how an answer travels that is too long for one: in numbered parts, a few ahead of whoever takes them.
+"""Agree on how an answer travels that is too long for one: in numbered parts, a few ahead of their receiver.
 
 A worker sends a part once there is room for it; who takes one makes room for another. Both are lists of Redis, which
 are gone a minute after their last use. A number that does not follow the last one tells of a part that was lost, or of

@@ -35,7 +35,7 @@ _NUMBERS: Final = {
     "TURNS_TTL_S": 3_600,  # of the turns of namespaces, once nothing is claimed
     "CLOCKS_TTL_S": 600,  # of what was said of clocks, once nobody says anything
     "ABANDONED_MS": 10_000,  # by which a worker has learnt that nobody waits for its job, as it renews the lease
-    "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter
+    "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is asked to wait, without that quarter
 }
 
 

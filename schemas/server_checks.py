@@ -1,4 +1,4 @@
-"""Check Redis and PostgreSQL by what they refuse: one function a server, for whoever has looked at it."""
+"""Check Redis and PostgreSQL by what they refuse: one function for each server, given what it answered."""
 
 from typing import Final
 

@@ -266,7 +266,7 @@ class Settings:
     )
     health_port: take.Listening | None = _setting(
         "",
-        "Port that a worker tells its health on, at /healthz and /readyz, to whoever asks; 0 takes a free one. "
+        "Port on which a worker answers every caller about its health, at /healthz and /readyz; 0 takes a free one. "
         "`0.0.0.0:9465` names the address too, else it is 127.0.0.1. Empty: it tells nobody",
         take.listening,
     )

@@ -39,7 +39,7 @@ class PageAnswer(NamedTuple):
 class ServedPage:
     """The page at one path. `late` is answered where `read` takes longer than `bound_s`.
 
-    Whoever asks shows `token`, if there is one; `token_variable` is where it is from.
+    A caller shows `token`, if there is one; `token_variable` is where it is from.
     """
 
     read: Callable[[], Awaitable[PageAnswer]]
@@ -132,7 +132,7 @@ class _Connections:
                 return await page.read()
         except TimeoutError:
             return page.late
-        except Exception as problem:  # noqa: BLE001 - whoever asks is to learn of it, and the worker to live
+        except Exception as problem:  # noqa: BLE001 - the caller learns of it, and the worker lives
             log.error("A page cannot be read", extra={"path": path, "error": type(problem).__name__})
             return PageAnswer(500, b"This cannot be read; see the log.\n")
 

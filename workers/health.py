@@ -73,7 +73,7 @@ class WorkerHealth:
             yield
 
     async def _share_look(self) -> PageAnswer:
-        """Look; whoever asks meanwhile shares the look, since nobody has to show anything for it."""
+        """Look; callers that ask meanwhile share the look: they bring no token, so each must be cheap."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(self._end_look)

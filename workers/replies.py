@@ -84,7 +84,7 @@ def announcement(reply: Reply) -> Announcement | None:
             | Shared(status="consent_required")
         ):
             if len(reply.approved_by or ()) >= limits.CONSENT_PRINCIPALS:
-                return None  # whoever calls next has it done
+                return None  # the next call does it
             told = {"proposal_id": reply.proposal_id, "expires_at": reply.expires_at}
             return Announcement(WebhookEvent.CONSENT_WANTED, told)
         case _:

@@ -264,7 +264,7 @@ class CommandRunner:
         raise EngramqError(refusal)
 
     async def _keep(self, context: Context, answer: str) -> bool:
-        """Record an answer for whoever asks what became of the command; False when it has ended already."""
+        """Record an answer for get_command; False when the command has ended already."""
 
         async def record(tx: Transaction) -> bool:
             tx.lease = context.lease
@@ -273,7 +273,7 @@ class CommandRunner:
         try:
             return await context.store.write(context.envelope.namespace, record)
         except EngramqError as problem:
-            raise ResultUnknown("an answer was not recorded, for whoever asks what became of it") from problem
+            raise ResultUnknown("an answer was not recorded for get_command") from problem
 
 
 async def _find(context: Context) -> tuple[LedgerEntry, Answer] | None:

@@ -1,7 +1,7 @@
 """Decide what trust allows: what a principal may do, where a new memory goes, and what may stand on what. Pure.
 
-A new rule of trust belongs here. Handlers call these functions; gateways check scopes too, and this holds whoever sent
-the command.
+A new rule of trust belongs here. Handlers call these functions, so they hold for every sender of a command; gateways
+check scopes too.
 """
 
 from collections.abc import Iterable
@@ -39,12 +39,12 @@ def require_trusted(principal: Principal, may: str) -> None:
 
 
 def require_editor(principal: Principal) -> None:
-    """Raise EngramqError with `forbidden` for whoever may not change memories that are there."""
+    """Raise EngramqError with `forbidden` for a caller that may not change memories."""
     require_trusted(principal, "only read, store, link and supersede")
 
 
 def require_graph_writer(principal: Principal) -> None:
-    """Raise EngramqError with `forbidden` for whoever may not write to the graph."""
+    """Raise EngramqError with `forbidden` for a caller that may not write to the graph."""
     require_trusted(principal, "not write to the graph")
 
 
@@ -55,7 +55,7 @@ def require_trusted_with(principal: Principal, partitions: Iterable[Partition], 
 
 
 def require_reviewer(principal: Principal, what: str = "This") -> None:
-    """Raise EngramqError with `forbidden` for whoever may not vouch for memories."""
+    """Raise EngramqError with `forbidden` for a caller that may not vouch for memories."""
     require_trusted(principal, "not vouch for memories")
     if Scope.VERIFY not in principal.scopes:
         raise refuse(FaultCode.FORBIDDEN, f"{what} needs the scope {Scope.VERIFY.value!r}.")

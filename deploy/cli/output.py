@@ -73,7 +73,7 @@ _FOR_AGENTS: Final = re.compile(rf"[^.!?]*\b(?:{_NO_COMMAND})\b[^.!?]*[.!?]\s*")
 
 
 def printable(text: str | None) -> str:
-    """Return a text for a terminal: whoever wrote it may have put control characters into it."""
+    """Return a text for a terminal, without control characters that its author may have put into it."""
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text or "")
 
 

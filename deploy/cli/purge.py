@@ -69,7 +69,7 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     restore. Links and proposals stay.
 
     What was erased is in no table then, but its bytes stay in the servers' files until these are written over, or anew
-    by --rewrite: all tables with their indexes, one after the other, and whoever needs one of them waits meanwhile.
+    by --rewrite: all tables with their indexes, one after the other, and calls that need one of them wait meanwhile.
     """
     if rewrite:
         if yes or namespace or any(given.values()):

@@ -31,7 +31,7 @@ _KEY: Final = re.compile(r"[0-9a-fA-F]{64}")
 def command(command_id: Any, erased: Any, out: Path | None, namespace: str | None) -> None:
     """Print a signed receipt of what a command did, or of how something was erased.
 
-    It holds no content of a memory. Give it to whoever asks: engramq verify FILE checks it without a network. The
+    It holds no content of a memory, so you can give it to anybody: engramq verify FILE checks it without a network. The
     public key is served at /.well-known/engramq.json.
     """
     if (command_id is None) is (erased is None):
@@ -166,7 +166,7 @@ def _read(file: Path) -> Receipt:
 def _public_key(given: str) -> str:
     """Return the key that was given in hex, or in a file as the gateway serves it.
 
-    A key is never the name of a file: whoever hands over a receipt may have put a key of his own beside it.
+    A key is never the name of a file: the giver of a receipt may have put a key of his own beside it.
     """
     if _KEY.fullmatch(given.strip()) or not Path(given).is_file():
         return given.strip().lower()

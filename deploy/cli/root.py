@@ -68,7 +68,7 @@ class Lazy(NamedTuple):
 
 COMMANDS: Mapping[str, Lazy] = {
     "up": Lazy("up", "Run everything, HTTP too, until Ctrl-C; with --detach until engramq down."),
-    "down": Lazy("up", "Stop the home's stack, whoever uses it.", "down"),
+    "down": Lazy("up", "Stop the home's stack, also while clients use it.", "down"),
     "demo": Lazy("demo", "Show in a throw-away home what the memory does, with engramq's own decisions."),
     "service": Lazy("service", "Have the system start the stack when you log in, and keep it up."),
     "status": Lazy("status", "Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses."),

@@ -48,7 +48,7 @@ def command() -> None:
 def install(*, show: bool) -> None:
     """Write a user unit of systemd, or an agent of launchd on macOS, and start it.
 
-    It runs engramq up with the ENGRAMQ_ variables that are set now, but for secrets. The file is shown.
+    It runs engramq up with the ENGRAMQ_ variables that are set now, without secrets. The file is shown.
     """
     read_settings(os.environ)
     service = service_of(sys.platform, os.environ, Path.home())
@@ -111,7 +111,7 @@ def _unit(up: tuple[str, ...], down: tuple[str, ...], variables: Mapping[str, st
         "[Service]",
         *(f"Environment={_quote(f'{name}={value}')}" for name, value in variables.items()),
         f"ExecStart={_words(up)}",
-        "# In order, whoever uses it: PostgreSQL would be killed else, as one process of many.",
+        "# In order, also while it is used: PostgreSQL would be killed else, as one process of many.",
         f"ExecStop={_words(down)}",
         "KillMode=mixed",
         f"TimeoutStopSec={STOP_S}",

@@ -35,7 +35,7 @@ _REPLACED: Final = re.compile(r"superseded ([\d-]+) by \"(.+)\" \((\w+)\)", re.D
 
 
 class Tour:
-    """Fills the home that an environment names, and shows it; `pause` waits for whoever watches."""
+    """Fills the home that an environment names, and shows it; `pause` waits for the spectator."""
 
     def __init__(self, environment: Mapping[str, str], http: str, pause: Callable[[str], None]) -> None:
         self._environment = environment

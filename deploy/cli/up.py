@@ -137,7 +137,7 @@ def _detach(home: Home, environment: dict[str, str]) -> None:
 
 @click.command("down")
 def down() -> None:
-    """Stop the home's stack, whoever uses it."""
+    """Stop the home's stack, also while clients use it."""
     home = home_from(os.environ)
     done = shut_down(home)
     if done.copied_from:

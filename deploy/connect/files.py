@@ -116,7 +116,7 @@ def replace_text(path: Path, text: str) -> Path | None:
 def require_inside(project: Path, path: Path) -> None:
     """Return unless a file of a project is a link that leads out of it; raises CommandFailed.
 
-    Whoever made the project may have put the link there, and nobody who names the file means what it leads to.
+    The author of the project may have put the link there; a user that names the file does not mean its target.
     """
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 - without following links
     if not absolute.is_relative_to(project.absolute()):

@@ -183,7 +183,7 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
         with path.open("rb") as raw:
             first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
     except (OSError, UnusableFile, BrokenOff):
-        return None  # whoever reads it says why
+        return None  # its reader says why
     if not first.startswith((b"{", b"[")) or (first.startswith(b"[") and format_by_name(path) is not None):
         return None
     try:

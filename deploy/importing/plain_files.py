@@ -127,7 +127,7 @@ def _connect(path: str) -> sqlite3.Connection:
             connection.close()
             return sqlite3.connect(f"{address}&immutable=1", uri=True, check_same_thread=False)
     except sqlite3.DatabaseError:
-        pass  # whoever reads it says so
+        pass  # its reader says so
     return connection
 
 
@@ -144,7 +144,7 @@ class ForeignDatabase:
             self._connection = _connect(path)
         except (sqlite3.Error, UnusableFile) as error:
             raise UnusableFile(f"The database cannot be read: {str(error).rstrip('.')}.") from None
-        self._connection.text_factory = bytes  # whether it is text, whoever parses it sees
+        self._connection.text_factory = bytes  # its parser sees whether it is text
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, OBJECT_BYTES)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self._connection.set_progress_handler(lambda: time.monotonic() > self._until, _INSTRUCTIONS)

@@ -219,7 +219,7 @@ class Progress(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """Take a remark for whoever waits."""
+        """Take a remark for the user that waits."""
         ...
 
 

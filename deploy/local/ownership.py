@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 SUPERVISOR = "the supervisor"
 FOREGROUND_UP = "engramq up"
 DETACHED_UP = "engramq up --detach"
-# Whoever reads a lock holds it for an instant.
+# A reader of a lock holds it for an instant.
 _GLANCE_S = 0.25
 _RETRY_S = 0.02
 # Written over in place, so that it also goes where the disk is full.

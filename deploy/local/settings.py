@@ -70,7 +70,7 @@ DECISIVE_FOR_COMMANDS = DECISIVE - {EMBEDDER}
 def stack_settings(environment: dict[str, str]) -> dict[str, str]:
     """The variables that concern all clients of a stack; an empty one counts as not set, and one of the default too.
 
-    But for the embedder: where none is named the home's own is meant, whatever that is.
+    Except the embedder: where none is named the home's own is meant.
     """
     skipped = FOR_HTTP | _INDIFFERENT
     return {

@@ -77,7 +77,7 @@ def _ask_kernel(peer: Address, server: Address) -> int | None:
     if kind != _BY_FAMILY:
         raise OSError(-struct.unpack_from("=i", answer, _HEADER.size)[0], "no such socket, or no such question")
     _, state, _, _, found, _, _, _, uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
-    # Without such a connection the kernel answers with whoever listens at that address.
+    # Without such a connection the kernel answers with the account that listens at that address.
     is_this = state != _LISTEN and _ENDS.unpack_from(found)[:2] == (peer[1], server[1])
     return int(uid) if is_this and inode else None
 
@@ -216,7 +216,7 @@ class Account:
 
 
 _OTHERWISE: Final = "Or have its owner serve with ENGRAMQ_AUTH=token."
-# Whoever sends a token means to be its principal, perhaps one that may do less than this server's account.
+# A caller with a token means to be its principal, perhaps one that may do less than this server's account.
 _NO_TOKENS: Final = (
     f"This server takes no tokens but the one in {TOKEN_FILE} of its home: it serves its own account alone. "
     f"{_OTHERWISE}"

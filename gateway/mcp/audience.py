@@ -32,7 +32,7 @@ PROFILES: Final[Mapping[str, Callable[[Tool], object]]] = {
     FULL: lambda _tool: True,
     CORE: lambda tool: tool.core,
 }
-# They list what a model needs on most days, and take calls of every other tool by whoever knows its name.
+# They list what a model needs on most days, and take calls of every other tool by its name.
 OPEN: Final = frozenset({EVERYDAY, GRAPH})
 MORE_TOOLS: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists all tools."
 _IN_FULL: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."

@@ -23,7 +23,7 @@ _KEPT_S: Final = 365 * 86_400
 async def show_changes(page: PageRequest) -> Response:
     """Show what was stored and done since `since` in the address, else since the visitor last said that they had seen.
 
-    Looking changes nothing: whoever loads the page again sees the same.
+    Looking changes nothing: a page that is loaded again shows the same.
     """
     now = datetime.now(UTC)
     since = page.query("since") or last_seen(page)

@@ -1,4 +1,4 @@
-"""Show the graph around a memory or a named node: as a drawing, and as tables for whoever does not see drawings.
+"""Show the graph around a memory or a named node: as a drawing, and as tables for readers who see no drawings.
 
 A node is `{id, kind, text, label, apart, more}`: `apart` is an untrusted one, `more` the address of what is around it.
 An edge is `{id, source, target, relation, weight, directed}`; ids are unique within a drawing.

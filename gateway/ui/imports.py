@@ -84,7 +84,7 @@ async def _run(page: PageRequest, file: SentFile, named: str | None, whole: str)
                 await asyncio.wait({task}, timeout=PROGRESS_S)
             yield _part(page, "import_done.html", report, refusal=task.result())
         finally:
-            task.cancel()  # whoever uploads the file again goes on with the rest
+            task.cancel()  # the same file, uploaded again, goes on with the rest
             with anyio.CancelScope(shield=True), suppress(asyncio.CancelledError):
                 await task
     yield tail

@@ -48,7 +48,7 @@ Action = Callable[[PageRequest, str], Awaitable[Body]]
 
 
 async def verify(page: PageRequest, memory_id: str) -> Body:
-    """Say how far it is vouched for; whoever vouches has seen all of it."""
+    """Say how far it is vouched for; a voucher has seen all of it."""
     wanted, seen = page.entry("verification"), page.entry(SEEN)
     if wanted not in _WITHOUT_A_LOOK:
         require_look(seen)

@@ -69,7 +69,7 @@ _OWN: Final = (
 PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in (*OPERATOR_TOOLS, *_OWN)}}
 
 
-# Who reads the page has no tools: what advice says of one is left out.
+# A reader of the page has no tools: advice about them is left out.
 _PERSON: Final = audience_with((), dict.fromkeys(PAGE_TOOLS, ""))
 _ADVICE: Final = ("recovery", "hint", "notice")
 _PLAIN: Final = {

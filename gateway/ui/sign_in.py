@@ -1,7 +1,7 @@
 """Sign people in at the page by a bearer token, keep the cookie that stands for it, and check whose a form is.
 
 The value of the cookie is random. Redis has the token sealed under a key that follows from the cookie, below a digest
-of it: whoever reads all of Redis has no token, whoever has a cookie alone has none either, and signing out ends it
+of it: a reader of Redis has no token, the owner of a cookie alone has none either, and signing out ends it
 everywhere.
 
 Browsers send a cookie to every port of its host, so a server of another account can read it. Where the kernel tells
@@ -251,4 +251,4 @@ def _account_of(request: Request) -> int | None:
 
 
 def _nobody_waits() -> None:
-    """Admit: whoever has a session has brought a good token before."""
+    """Admit: the owner of a session has brought a good token before."""

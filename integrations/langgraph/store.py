@@ -171,7 +171,7 @@ class EngramqStore(BaseStore):
 def _current(namespace: tuple[str, ...], key: str) -> Conversation[list[records.Memory]]:
     """Return the memories that are an item, newest first: one, unless two writers met.
 
-    One's own private item counts alone, whatever shared ones of the same key there are: whoever plants these would else
+    One's own private item counts alone, whatever shared ones of the same key there are: their author would else
     get what its owner puts next. All pages are read, or so many could be planted that none shows the private one.
     """
     memories = yield from all_recent(tags=[item_tag(namespace, key)])

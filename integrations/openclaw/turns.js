@@ -42,7 +42,7 @@ export function withoutRecalled(text) {
   return text.replace(RECALLED, "").trim();
 }
 
-/** What a turn is known by, so that the same one is kept once, whoever sends it again. */
+/** The key of a turn, by which a repeated one is kept once. */
 export function keyOf(...said) {
   const digest = createHash("sha256");
   for (const part of said) digest.update(`${String(part).length}:${part}`);

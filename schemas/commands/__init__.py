@@ -80,7 +80,7 @@ def tools_of(area: str) -> tuple[base.Tool, ...]:
 # Every tool, in the order in which clients see them.
 TOOLS: Final[Mapping[str, base.Tool]] = {each.name: each for area in AREAS for each in tools_of(area)}
 
-# What to do in place of a tool that went, for whoever calls it or names it in a setting.
+# The tool to call in place of one that went, for callers and settings that name that one.
 FORMER_TOOLS: Final[Mapping[str, str]] = {
     "propose_reclassification": "Call reclassify_memory_sector: it makes or joins the proposal itself."
 }

@@ -1,6 +1,6 @@
 """Commands on many memories: imports, a project's new name, near-duplicates found, grouped and merged.
 
-Those on duplicates are short, so that whoever else uses the workers gets a turn in between; they are no tools.
+Those on duplicates are short, so that other callers of the workers get a turn in between; they are no tools.
 """
 
 import hashlib

@@ -90,7 +90,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 class Connected(WriteReply, kw_only=True, tag="connected"):
     """A link as it is stored, ends in the caller's order. `resolved` comes later, when the link had been deferred.
 
-    `untrusted` and `warning` where an end is untrusted: whoever stored it may have chosen relation and note.
+    `untrusted` and `warning` where an end is untrusted: its author may have chosen relation and note.
     """
 
     status: Literal["success"] = "success"

@@ -17,7 +17,7 @@ CHECKED_AT_ONCE: Final = 1_000
 
 
 class MakeReceipt(Command, frozen=True, kw_only=True, tag="make_receipt"):
-    """Prove what one command did, or that something was erased: by its id, whoever did it."""
+    """Prove what one command did, or that something was erased: by its id, for any principal."""
 
     scope: ClassVar[Scope] = Scope.ADMIN
 

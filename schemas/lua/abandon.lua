@@ -1,4 +1,4 @@
--- KEYS mailbox depth job lease tries; ARGV job id. Nobody waits for a job of reads any more: it is over. Who has begun it
+-- KEYS mailbox depth job lease tries; ARGV job id. Nobody waits for a job of reads any more: it is over. The worker that has begun it
 -- learns so when its lease is renewed or the job is to end. Returns 1, or 0 when it had ended.
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('DEL', KEYS[3], KEYS[5])

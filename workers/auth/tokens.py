@@ -71,7 +71,7 @@ async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> 
 
 
 async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, by: By) -> Token:
-    """Let in whoever brings the token with this SHA-256 (hex), and return what is kept of it.
+    """Admit the caller with the token of this SHA-256 (hex), and return its record.
 
     Raises EngramqError when a token of that name with the other trust counts.
     """

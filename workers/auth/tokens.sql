@@ -3,7 +3,7 @@
 id, %(namespace)s::text as namespace, principal, scopes, untrusted, project, visibility, label, created_by, created_at, expires_at, revoked_at
 
 -- name: insert_token
--- Let whoever brings this token in.
+-- Admit the caller with this token.
 insert into tokens (id, tenant, principal, scopes, untrusted, sha256, project, visibility, label, created_by, expires_at)
 values (
     %(id)s, %(tenant)s, %(principal)s, %(scopes)s, %(untrusted)s, %(sha256)s, %(project)s, %(visibility)s, %(label)s,

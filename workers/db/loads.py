@@ -1,7 +1,7 @@
 """Run bulk loads, whose rows come into the vector index when it is built anew at their end.
 
 A row of an open load is in no vector index, and searches compare it exactly. Once nothing has come for a while the load
-is over: its rows are let in, the index is built anew beside whoever reads and writes, and then the load is forgotten.
+is over: its rows are let in, the index is built anew beside readers and writers, and then the load is forgotten.
 Each step may be repeated: a build that was broken off is begun again.
 
 Nothing is missed meanwhile. A load is forgotten only after a build that began when its rows had been let in, and a

@@ -50,7 +50,7 @@ on conflict (tenant, partition, model_id) where not covered do nothing
 select id, namespace, partition, model_id from loads_over(%(idle_s)s, %(most)s)
 
 -- name: cover_load
--- Let the vector index take the rows of a load from now on. Waits for whoever adds rows to it.
+-- Let the vector index take the rows of a load from now on. Waits for writers that add rows to it.
 update loads l set covered = true where l.tenant = %(tenant)s and l.id = any(%(ids)s)
 
 -- name: cover_full_load
@@ -89,7 +89,7 @@ select set_config('statement_timeout', %(timeout)s, false), set_config('transact
 select drop_broken_indexes() as dropped
 
 -- name: build_command
--- The statement that builds the vector index of a partition and model anew, beside whoever reads and writes.
+-- The statement that builds the vector index of a partition and model anew, beside readers and writers.
 select format('reindex index concurrently %%s', i.inhrelid::regclass) as command
 from pg_inherits i
 join pg_index x on x.indexrelid = i.inhrelid

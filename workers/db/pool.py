@@ -288,7 +288,7 @@ class Pool:
             if whole and time.monotonic() >= self._look_at and (self._open > 1 or self._withheld):
                 await self._look(connection)
         except (psycopg.Error, OSError, TimeoutError):
-            whole = False  # whoever comes next connects anew
+            whole = False  # the next caller connects anew
         except BaseException:
             whole = False
             raise
@@ -346,7 +346,7 @@ class Pool:
             self._watching = None
 
     async def _cut_unserved(self, overdue: Mapping[WatchedConnection, float]) -> None:
-        """Cut sessions that nothing will come from; `overdue`: since when each is waited for, by whoever tries again.
+        """Cut sessions that nothing will come from; `overdue`: since when each is waited for by a retry.
 
         Either the server that has the address now does not know such a session, or it waits for us as we wait for it:
         the line between has lost something. A server that hangs, or that a failover left behind, and a line that passes
@@ -410,7 +410,7 @@ def _forget_leaving(task: asyncio.Task[Any]) -> None:
 
 
 def _cut(connection: Connection) -> None:
-    """End a connection for whoever waits for its answer, who learns that it is lost."""
+    """End a connection; a caller that waits for its answer learns that it is lost."""
     if not connection.closed:
         with socket.socket(fileno=os.dup(connection.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)

@@ -3,7 +3,7 @@
 select visibility, sharing_consent as consent, admins_read from namespaces where tenant = %(tenant)s
 
 -- name: usual_visibility
--- Who sees what is stored without saying so, and what is captured of a person's sessions, null: everybody. The latter is
+-- The visibility of memories that state none, and of captured ones, null: shared. The latter is
 -- private where others than its person come in by tokens. Whether the viewer keeps anything private of this trust.
 select json_build_array(n.visibility, exists (
     select from memories m

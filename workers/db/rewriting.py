@@ -3,7 +3,7 @@
 Files are written anew so that they hold no byte of what was erased: tables, indexes, statistics, the log.
 
 A row that was deleted leaves its bytes in its page, in index pages, in statistics and in the write-ahead log until each
-is written over; a rewrite takes them out for sure. Each table is locked while it is written: whoever needs it waits.
+is written over; a rewrite takes them out for sure. Each table is locked while it is written: its users wait.
 """
 
 import asyncio

@@ -219,7 +219,7 @@ language sql immutable parallel safe
 return coalesce((occurred_at at time zone 'UTC' + coalesce(minutes_east, 0) * interval '1 minute')::date, day_in(content));
 
 -- The words that full text finds a memory by: its content, who said it, and the day that it tells of (English month name,
--- day, year). Who calls it names the language.
+-- day, year). The caller names the language.
 create function lexemes_of(tenant integer, language text, content text, speaker text, told_on date)
 returns tsvector
 language sql immutable parallel safe set plan_cache_mode = 'force_generic_plan'
@@ -1081,7 +1081,7 @@ begin atomic
 end;
 
 -- The same for who is about to write: a namespace without a number gets one, and a language. However many come first at
--- once, they get the same one: whose insert waited in vain finds the other's in a statement of its own.
+-- once, they get the same one: the one whose insert waited finds the other's number in a statement of its own.
 create function make_tenant(named text, spoken text default 'english') returns integer
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
@@ -1520,7 +1520,7 @@ begin
         found_id := register_embedding_model(model_name, model_sha256, model_dimensions);
         update embedding_models e set
             used_at = now(), chosen_at = greatest(e.chosen_at, now() - make_interval(secs => began_s_ago))
-        where e.id = found_id and e.retired_at is null;  -- waits for whoever retires it
+        where e.id = found_id and e.retired_at is null;  -- waits for a retirement under way
         if found then
             return found_id;
         end if;

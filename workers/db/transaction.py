@@ -166,7 +166,7 @@ class Transaction:
     namespace: str
     tenant: Int4
     writer: str = SYSTEM_PRINCIPAL
-    lease: Lease | None = None  # set by whoever must not commit without it
+    lease: Lease | None = None  # set where nothing may be committed without it
     sharded: bool = False  # over a cluster of Citus
     viewer: Viewer = PUBLIC
     by_keys: bool = False  # its plans are kept, from the first statement on
@@ -253,7 +253,7 @@ async def transaction(
         if pooled_settings_of and (settings := settings_to_take(connection, changes)) is not None:
             await execute(connection, "take_settings", settings, prepare=False)
         opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer, by_keys=by_keys)
-        if tenant != NOBODY:  # who has entered nothing sees nothing
+        if tenant != NOBODY:  # a transaction that has entered none sees nothing
             if sharded:  # Citus tells its nodes what a statement sets, not what a function does
                 # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.
                 await connection.execute(ENTER_NODES % int(tenant), prepare=False)

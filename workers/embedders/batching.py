@@ -225,7 +225,7 @@ class BatchingEmbedder:
 
     @property
     def trouble(self) -> str:
-        """Why whoever waits is refused now; nothing where nobody is."""
+        """Why waiting callers are refused now; nothing where none is."""
         return self._last_failure if anyio.current_time() < self._rest_until else ""
 
     async def __aenter__(self) -> Self:
@@ -433,6 +433,6 @@ class BatchingEmbedder:
 
 
 def _announce(event: anyio.Event) -> anyio.Event:
-    """Let go whoever waits for an event, and return the next one."""
+    """Wake all that wait for an event, and return the next one."""
     event.set()
     return anyio.Event()

@@ -260,7 +260,7 @@ def _fastest(sessions: Mapping[Arithmetic, Session]) -> Arithmetic:
     """Return what questions are embedded with, and what a new store begins with: of two the faster one, as measured."""
     found, taken = next(iter(sessions)), dict[Arithmetic, float]()
     if len(sessions) > 1:
-        # In turns, so that whoever else is busy is in the way of both.
+        # In turns, so that other load is in the way of both.
         turns = [{arithmetic: session.run_ms() for arithmetic, session in sessions.items()} for _ in range(_TURNS)]
         taken = {arithmetic: min(turn[arithmetic] for turn in turns[1:]) for arithmetic in sessions}
         faster = taken[Arithmetic.INT8] < _FASTER * taken[Arithmetic.FLOAT32]

@@ -198,7 +198,7 @@ class ForeignVectors:
                 for row in await tx.rows("count_by_model")
             }
 
-        async with self._counting:  # whoever comes meanwhile needs no count of its own
+        async with self._counting:  # a caller that comes meanwhile needs no count of its own
             known = self._counted.get(seen)
             if known is not None and time.monotonic() < known.until:
                 return

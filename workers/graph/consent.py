@@ -232,7 +232,7 @@ def _missing(envelope: Envelope, proposal: Row) -> str:
     if envelope.principal.name in approved_by:
         lacking = PRINCIPALS - len(approved_by)
         begins = f"You have approved; {lacking} more principal is missing, with the scope verify."
-    else:  # who has the scope verify has just joined
+    else:  # the approver with the scope verify has just joined
         begins = f"Approved by {names} so far; to approve takes the scope verify, which you do not have."
     return (
         f"{begins} Have one who has it make this same call. Or have one call "

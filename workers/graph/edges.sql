@@ -89,7 +89,7 @@ for no key update of e
 
 -- name: reclassify_edge
 -- Give an edge, which a statement before has locked, its sector for good and note it among its properties. The clock's
--- time, not the transaction's: whoever waited for the lock comes later.
+-- time, not the transaction's: a transaction that waited for the lock comes later.
 with note as materialized (
     select jsonb_build_object('last_reclassification', jsonb_build_object(
         'from_sector', %(from_sector)s::text,

@@ -25,7 +25,7 @@ from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import graph_edge, read_counted_node
 from engramq.workers.runner import Context, handles
 
-PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, but for its first
+PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, besides its first
 
 _EDGES_NAMED: Final = 10  # of those that a node would take along
 _VALUES_NAMED: Final = 10  # of those that a change would write

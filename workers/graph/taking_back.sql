@@ -1,5 +1,5 @@
 -- fragment: changed_by
--- What a principal changed, by the entries a of the audit log, but for what a purge took back.
+-- What a principal changed, by the entries a of the audit log, without what a purge took back.
 a.tenant = %(tenant)s and a.actor = %(created_by)s
 and (%(since)s::timestamptz is null or a.at >= %(since)s) and (%(until)s::timestamptz is null or a.at <= %(until)s)
 and not exists (

@@ -1,7 +1,7 @@
 """Read the links of some memories under the locks of those memories, change them, and write them at once by `save`.
 
-Whoever counts links must hold the locks of both ends. They are taken in one statement, in the order of ids, that all
-writers keep; the links are read by the next statement, which sees what those who held the locks before have committed.
+A caller that counts links must hold the locks of both ends. One statement takes them in the order of ids, which all
+writers keep; the next one reads the links, and sees the commits of all earlier holders.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,5 +1,5 @@
 -- name: lock_links
--- Lock the links of these pairs against whoever changes links without holding their ends.
+-- Lock the links of these pairs against writers that change links without holding their ends.
 select e.id
 from edges e
 join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)

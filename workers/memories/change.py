@@ -173,7 +173,7 @@ def fits(metadata: dict[str, Any], added: dict[str, Any]) -> bool:
 async def scrub_before(command: ForgetMemory, context: Context) -> str:
     """Return the content of a memory that is to be erased, taken out of whatever passes through Redis.
 
-    Before the erasure, since whoever takes over from a worker that died in between no longer knows the content.
+    Before the erasure: a worker that takes over in between no longer knows the content.
     """
     envelope, memory_id = context.envelope, parse_uuid(command.memory_id)
     require_editor(envelope.principal)

@@ -1,6 +1,6 @@
 """Say whether two texts say otherwise about the same thing, and which pieces of them do. No I/O.
 
-Two statements disagree when they are of the same words but for one place: another number, date or name there ("ends
+Two statements disagree when they have the same words except in one place: another number, date or name there ("ends
 in August", "ends in December"), the opposite ("on", "off"), or a "not" in one of them. Two such places are two things
 ("the build server has 16 GB", "the test server has 64 GB"), and what one of them only adds is no difference. Of words
 that lists are made of ("likes tea", "likes chess") another is no contradiction. "I have never ..." is denied by what

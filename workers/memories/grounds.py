@@ -2,7 +2,7 @@
 
 What comparisons find of the files that they cite is kept here too: who compares is where the files are.
 
-A memory that cites an untrusted one is kept apart, unless whoever stores it vouches for it, or somebody promotes it. A
+A memory that cites an untrusted one is kept apart, unless its author vouches for it, or somebody promotes it. A
 memory that is trusted, or vouched for, takes no untrusted ground by an update: nobody would notice.
 """
 

@@ -191,7 +191,7 @@ def _unwrap(value: Any) -> Any:
 
 def _stays_out(index: int, row: RoutedRow, earlier: EarlierRow) -> Receipt:
     if not may_displace(earlier.partition, row.draft.partition):
-        # Named: whoever imports a file first must not keep what is trusted out in silence.
+        # Named: the first importer of a file must not keep trusted rows out in silence.
         return rejected(index, "content", f"It is the untrusted memory {earlier.memory_id}: promote or erase that one.")
     memory_id = str(earlier.memory_id)
     return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id, absence=earlier.absence)
@@ -203,7 +203,7 @@ def _refusal(
     """Return the receipt of a row that does not change the memory which it names; None when it may."""
     draft, principal = row.draft, envelope.principal
     if not may_displace(known.partition, draft.partition):
-        # Named: whoever takes external ids first must not keep what is trusted out in silence.
+        # Named: the first user of an external id must not keep trusted rows out in silence.
         error = f"It belongs to the untrusted memory {known.id}: promote or erase that one."
         return rejected(index, "external_id", error)
     if on_duplicate is OnDuplicate.SKIP:

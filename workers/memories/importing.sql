@@ -99,7 +99,7 @@ where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.node_id
 
 -- name: forget_similarity_links
--- Remove the links that tell what a memory's former content resembled, but for those that an outcome has counted.
+-- Remove the links that tell what a memory's former content resembled, except those that an outcome has counted.
 delete from edges e
 where e.tenant = %(tenant)s and e.layer = 'association' and e.origin = 'similarity' and e.relation = 'similar'
     and e.reinforcement_count = 0 and (e.source_id = %(id)s or e.target_id = %(id)s)

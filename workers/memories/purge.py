@@ -305,7 +305,7 @@ async def _tell_taken(tx: Transaction, envelope: Envelope, reply: Purged) -> dic
 
 
 async def _done(tx: Transaction, envelope: Envelope, action: AuditAction) -> tuple[int, list[str]]:
-    """Return with how many things a command has done this by now, whoever carried it out, and the first ids."""
+    """Return with how many things a command has done this by now, in all its tries, and the first ids."""
     (row,) = await _read_noted(tx, "purge_done", envelope, action=action, shown=limits.PURGED_SHOWN)
     return row["memories"], [str(thing_id) for thing_id in row["ids"] or ()]
 

@@ -6,7 +6,7 @@ those that the principal made, and those about its edges.
 
 A purge that archives takes nodes and edges as agents delete them, each under an entry of its own in the audit log, by
 which `engramq graph restore` brings it back. Links have no such way back and stay; those of memories that are archived
-are hidden with these. No consent is asked for: whoever purges may erase all of it.
+are hidden with these. No consent is asked for: a caller that may purge may erase all of it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -54,7 +54,7 @@ class PurgeFilters:
     until: datetime | None
     unarchived: bool  # it is not archived already
     private: bool  # it is private
-    # What is private to these is the author's, whoever wrote it: a hook, or somebody who handed it over.
+    # Private memories are their owner's, also those that a hook wrote or another principal handed over.
     owners: list[str] = field(default_factory=list)
     taken_by: UUID | None = None  # or it rests on what this command has taken, and is shared or private to the reader
     reader: str | None = None

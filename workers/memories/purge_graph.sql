@@ -199,7 +199,7 @@ where {proposed} and x.id = any(%(ids)s)
 returning x.target_id as id, x.id as proposal_id
 
 -- name: erase_proposals_about
--- Remove proposals about edges that were erased, whoever made them.
+-- Remove all proposals about edges that were erased.
 delete from proposals p
 where p.tenant = %(tenant)s and p.covers && %(ids)s::uuid[]
 returning p.target_id as id, p.id as proposal_id

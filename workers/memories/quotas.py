@@ -135,7 +135,7 @@ class Allowance:
     def grow(self, memory: Memory, content: str, metadata: Mapping[str, Any]) -> None:
         """Count in what a memory is to have in the place of what it has, as `take` does.
 
-        It counts as its creator's; whoever writes it must have had room for it too.
+        It counts as its creator's; its writer must have room for it too.
         """
         if self.quotas.are_set:
             size = size_of(content, metadata) - size_of(memory.content, memory.metadata)

@@ -12,7 +12,7 @@ where m.tenant = %(tenant)s and m.node_id = node.id
 returning m.node_id
 
 -- name: share_links
--- Let everybody see the links of a memory that is private no more, but for those to private ones. Where others had to
+-- Let everybody see the links of a memory that is private no more, except those to private ones. Where others had to
 -- consent they judged the memory, not the notes on its links, so what has one stays its owner's.
 update edges e set owner = null
 where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner is not null
@@ -57,7 +57,7 @@ where m.tenant = %(tenant)s and m.node_id = %(id)s
 
 -- name: standing_on
 -- What others have built on a memory: links that they asserted or that supersessions made, links that wait for it, and
--- memories that cite it, but for untrusted and private ones: else anybody could keep it from being taken back. These see
+-- memories that cite it, except untrusted and private ones: else anybody could keep it from being taken back. These see
 -- that their ground has gone.
 -- `id` is the other end, null where the caller does not see it.
 select case when e.owner is null or e.owner = %(owner)s then

@@ -19,7 +19,7 @@ LEASE_S: Final = 5.0  # after which another worker takes a dead one's job over
 
 
 class LeaseLost(Exception):
-    """The lease has run out: stop without any effect; whoever holds it now finishes the command."""
+    """The lease has run out: stop without any effect; its new holder finishes the command."""
 
 
 class ResultUnknown(Exception):

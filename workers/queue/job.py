@@ -216,7 +216,7 @@ class ClaimedJob:
         if runner is None:
             error, message = "UnknownCommand", "This worker has no handler for the command."
             return self._given_up(envelope, tries, error, message), SET_ASIDE
-        # Whoever takes over from a worker that died learns that this is another try.
+        # A worker that takes over from a dead one learns that this is another try.
         tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
         waited_for = spec.activity.serving() if envelope.reply_to else nullcontext()
         counted = spec.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for

@@ -304,7 +304,7 @@ class MailboxWorker:
                     task.cancel()
 
     async def _finish(self) -> None:
-        """Wait for what runs within the grace period, hand the rest back, wake whoever serves now."""
+        """Wait for what runs within the grace period, hand the rest back, and wake other workers."""
         if self.running:
             await asyncio.wait(self.running, timeout=self._grace_s)
         held = dict(self.running)

@@ -40,7 +40,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?:]\s")  # between two words
 _IDENTIFIER: Final = re.compile(r".*[\d_]|.*\w[A-Z]|.*\w[./@#+]\w")
 
 
-# "What do you know about Ingrid?", "all that names FastAPI": whoever asks so wants more than the best few.
+# "What do you know about Ingrid?", "all that names FastAPI": such a question wants more than the best few.
 _ALL: Final = re.compile(
     r"\b(?:about|all|anything|everything|know of|mention(?:ed|ing|s)?|who is|who was)\b", re.IGNORECASE
 )

@@ -66,7 +66,7 @@ class NamespaceCopy:
     """Memories of one namespace in some partitions.
 
     `since`, `written` and `server` say how current it is: see `copies.sql`; `written` has the number of the last write
-    by whoever looked at the rows. `now` is the server's time then, in seconds: what has ended or expired by then is
+    by the reader of the rows. `now` is the server's time then, in seconds: what has ended or expired by then is
     hidden.
     """
 
@@ -305,7 +305,7 @@ class NamespaceCopy:
             return rows
         if not ties:
             return rows[np.argpartition(-scores[rows], count)[:count]]
-        newest_first = rows[::-1]  # they lie in the order of time, but for those that were replaced
+        newest_first = rows[::-1]  # they lie in the order of time, except replaced ones
         return newest_first[np.argsort(-scores[newest_first], kind="stable")[:count]]
 
     def _with_few_equal(self, rows: Rows) -> Rows:

@@ -172,7 +172,7 @@ class Question:
         return day is not None and any(span.holds(day) for span in self.days or self._times.spans)
 
     def day_of(self, moment: datetime) -> date:
-        """Return the day of a moment, in the zone of whoever asks."""
+        """Return the day of a moment, in the caller's zone."""
         return moment.astimezone(self._zone).date()
 
     @cached_property

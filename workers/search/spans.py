@@ -19,7 +19,7 @@ LONG: Final = {
 }  # fmt: skip
 
 
-# The days of a unit, and those to each side of a day that is so many units away: whoever says "two weeks ago" counts
+# The days of a unit, and those to each side of a day that is so many units away: a speaker of "two weeks ago" counts
 # from today, and means neither a calendar week nor one day. Other units, and several years, are those of the calendar.
 ABOUT: Final = {"week": (7.0, 3), "fortnight": (14.0, 3), "month": (30.44, 15), "year": (365.25, 45)}
 

@@ -1,7 +1,7 @@
 """Survey a topic: what a search finds, but deep, as short extracts. Near-duplicates are shown once.
 
-The order is that of a search but for two kinds of topics. What somebody asks to have said themselves was said by the
-user; a summary is of long memories too, whose words count whole there. See docs/decisions/search.md.
+The order is that of a search, except for two kinds of topics. A topic that the caller has spoken of ("I said") prefers
+memories of the speaker `user`; a summary counts the words of long memories in full. See docs/decisions/search.md.
 """
 
 import asyncio

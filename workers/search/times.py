@@ -1,6 +1,6 @@
 """Find the times that a question names: dates in their usual spellings, "two weeks ago", "last Friday". Pure; English.
 
-A span is of whole days, both ends included: the days of whoever asks. A time in a question lifts the memories from it,
+A span is of whole days, both ends included, in the caller's zone. A time in a question lifts the memories from it,
 and hides none; where the question asks of nothing else it decides, see `Question.is_only_of_time`.
 """
 

@@ -268,7 +268,7 @@ def _reactions(text: _Text) -> float:
 
 
 def _telling(text: _Text) -> float:
-    """How many sentences say something of whoever speaks: what is between a greeting and a question counts."""
+    """How many sentences say something of their speaker: what is between a greeting and a question counts."""
     return float(
         min(
             3,

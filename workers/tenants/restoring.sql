@@ -191,7 +191,7 @@ select count(*) as rows from made
 -- name: write_exported_audit
 -- Entries of the audit log; those that the log has kept stay as they are. How many are in it now: a number that another
 -- entry has does not count. Those with a number that is too high for everybody's sequence get one of their own. What is
--- written says that it came with an export: whoever made that may have written anything.
+-- written says that it came with an export: its maker may have written anything.
 with given as materialized (
     select r.*,
         exists (

@@ -1,6 +1,6 @@
 """Run PostgreSQL 18 with pgvector from the wheel's binaries, on sockets only, in a folder of ENGRAMQ_HOME.
 
-Knows how to make the cluster, mend what a crash left, start, probe and stop it; whoever owns the process calls these.
+Knows how to make the cluster, mend what a crash left, start, probe and stop it; the owner of the process calls these.
 Every function blocks, within a bound.
 """
 
@@ -132,7 +132,7 @@ class Postgres:
         self._account: ServerAccount | None = None
 
     def url(self, role: str) -> str:
-        """The address for a role, without password: whoever reaches the socket's folder is this user."""
+        """The address for a role, without password: only this user reaches the socket's folder."""
         return f"postgresql://{role}@/{DATABASE}?host={quote(str(self.home.postgres_sockets), safe='')}"
 
     def prepare(self) -> None:
@@ -188,13 +188,13 @@ class Postgres:
         return answer == "ready"
 
     def answers(self, bound_s: float) -> bool:
-        """Whether it says anything to who connects, be it that it still starts or has no connection left."""
+        """Whether it answers a connection, also by refusing it: "still starting", "no connection left"."""
         return probe(self.socket, OWNER_ROLE, DATABASE, bound_s) != "down"
 
     def base_backup(self) -> process.LaunchOrder:
         """How to have the running server's cluster written to standard output: a tar that a server can start from.
 
-        It holds what was committed before it began, and more; whoever writes meanwhile goes on. The log that it needs
+        It holds what was committed before it began, and more; writers go on meanwhile. The log that it needs
         is its last part, so somebody has to keep the server from removing that before (a replication slot).
 
         Raises DeployError when there are no binaries for this platform.
@@ -315,7 +315,7 @@ class Postgres:
     def _account_before(self) -> pwd.struct_passwd | None:
         """Return the account that the cluster belongs to, None when that is root, or there is no cluster.
 
-        Whoever has that account decides what the server does, so the server goes on with its rights, never with root's.
+        The owner of that account decides what the server does, so it goes on with its rights, never with root's.
         """
         if not self.data.exists() or (owner := self.data.lstat().st_uid) == 0:
             return None

@@ -47,7 +47,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, its output appended to `log`.
 
-    `record` is called with its identity before the program proper runs: whoever kills us in between leaves no unknown
+    `record` is called with its identity before the program proper runs: a kill in between leaves no unknown
     child, since the launcher then sees its gate close. Call it from the thread that lives as long as the child should.
     """
     gate, opener = os.pipe()

@@ -73,7 +73,7 @@ class Redis:
 
     @property
     def url(self) -> str:
-        """The address; whoever reaches the socket's folder is this user, so there is no password."""
+        """The address, without password: only this user reaches the socket's folder."""
         return f"unix://{quote(str(self.socket))}"
 
     def prepare(self) -> None:
@@ -143,7 +143,7 @@ class Redis:
             return False
 
     def answers(self, bound_s: float) -> bool:
-        """Whether it says anything, be it that it still loads its file or runs a long script."""
+        """Whether it answers, also by refusing: while it loads its file or runs a long script."""
         try:
             with self._connect(bound_s) as stream:
                 return bool(_ask(stream, b"PING"))

@@ -96,7 +96,7 @@ class HttpDoor:
         if self.url:
             return
         host, port = free_address(wanted.get(settings.HOST, settings.DEFAULT_HOST), settings.port(wanted))
-        # Whoever listens on every address also answers on the loopback one.
+        # A server on every address also answers on the loopback one.
         reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - recognised, not bound
         self.url = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
         self.settings, self._variables = wanted, {**wanted, settings.HOST: host, settings.PORT: str(port)}

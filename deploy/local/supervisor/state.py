@@ -1,6 +1,6 @@
 """Record in a file which processes a supervisor runs, so that those of a killed one can be ended.
 
-`engramq down` (`shut_down`) stops a home's stack whoever uses it, also when its supervisor hangs or has been killed.
+`engramq down` (`shut_down`) stops a home's stack while clients use it, also if its supervisor hangs or is dead.
 """
 
 import logging

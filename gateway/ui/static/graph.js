@@ -224,7 +224,7 @@
     expand(id, link.dataset.more).then(() => drawing.getElementById(id).select());
   });
   document.querySelector("[data-fit]").addEventListener("click", () => drawing.fit(undefined, 40));
-  // How the drawing stands, for whoever tests it.
+  // How the drawing stands, for tests.
   place.addEventListener("engramq:where", (event) => event.detail(drawing.nodes().map((node) => ({ id: node.id(), ...node.renderedPosition() }))));
   load(place.dataset.source, place.dataset.start).then(reopen);
 })();

@@ -76,7 +76,7 @@
     say(t("Copied"));
   });
 
-  // Live parts: whoever listens hears a change of the state once, and nothing while it stays.
+  // Live parts: a screen reader reads a change of the state once, and nothing while it stays.
   let state = find("[data-status]")?.dataset.status;
   document.addEventListener("htmx:afterSwap", () => {
     const now = find("[data-status]")?.dataset.status;
