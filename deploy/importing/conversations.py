@@ -6,6 +6,7 @@ edited and an answer made anew: the branch that was shown last is brought in, fr
 import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +19,14 @@ from engramq.schemas.packed_lines import UnusableFile
 
 _DOCUMENTS: Final = exports.LeftOut("documents of projects", "document of a project")
 _OF_TOOLS: Final = exports.LeftOut("results of tools", "result of a tool")
+_ATTACHMENTS: Final = exports.LeftOut("attached files", "attached file")
+_PASTED: Final = re.compile(r"|paste[\w-]*\.txt")  # as a long text is called that somebody pasted
 CLAUDE_FILE: Final = re.compile(r"conversations\.json")
 CLAUDE_MEMORIES: Final = re.compile(r"memories\.json")
 REMEMBERED: Final = "conversations_memory"
 _PROJECTS: Final = re.compile(r"projects\.json")
 MESSAGES: Final = "chat_messages"
+_CLAUDE_MARKS: Final = frozenset({MESSAGES, REMEMBERED, "prompt_template"})
 _SENDERS: Final = {"human": fields.USER, "assistant": fields.ASSISTANT}
 _TOOL: Final = "tool"
 
@@ -38,7 +42,7 @@ def read_claude(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     for name in (CLAUDE_MEMORIES, _PROJECTS, CLAUDE_FILE) if not is_file else (CLAUDE_FILE,):
         if exports.members(path, name):
             yield from exports.read_each(
-                exports.all_items(path, MESSAGES, name=name), partial(_claude_item, choices=choices)
+                exports.all_items(path, _CLAUDE_MARKS, name=name), partial(_claude_item, choices=choices)
             )
 
 
@@ -91,6 +95,11 @@ def _claude_messages(item: Given, choices: fields.Choices) -> Iterator[exports.E
         identifier, at = message["uuid"], message.get("created_at")
         text = _claude_text(message)
         yield conversation.turn(identifier, position, speaker, text, at) if text else fields.NO_TEXT
+        for number, file in enumerate([*fields.list_at(message, "attachments"), *fields.list_at(message, "files")]):
+            pasted = fields.text_of(fields.value_at(file, "extracted_content"))
+            is_pasted = pasted and _PASTED.fullmatch(str(fields.value_at(file, "file_name") or ""))
+            known = f"{identifier}#pasted{number}"
+            yield conversation.turn(known, position, speaker, pasted, at) if is_pasted else _ATTACHMENTS
         for number, result in enumerate(_results(message)):
             if choices.all_messages:
                 yield conversation.turn(f"{identifier}#tool{number}", position, _TOOL, result, at)
@@ -117,6 +126,7 @@ CURRENT: Final = "current_node"
 _TEXTS: Final = ("text", "multimodal_text")
 _BIO: Final = "bio"  # the memory, to which a model writes what it is to remember
 _INSTRUCTED: Final = ("user_profile", "user_instructions")
+_REMEMBERED: Final = re.compile(r"(?m)^\d+\. \[(\d{4}-\d\d-\d\d)\]\.?[ ]*(\S.*)$")  # an entry of the memory
 _LATEST: Final = 1e12
 _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
 _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
@@ -124,7 +134,7 @@ _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is
 
 def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the messages of each conversation; those of the system and of tools only where all are wanted."""
-    instructions = set[int]()  # which each conversation has
+    repeated = set[str]()  # what each conversation has at its beginning
     for item in exports.all_items(path, MAPPING, name=CHATGPT_FILE):
         if isinstance(item, Rejection):
             yield item
@@ -134,7 +144,7 @@ def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]
         except EngramqError as refused:
             yield Rejection(item.line, str(refused.fault.field), refused.fault.error)
             continue
-        yield from _chatgpt_messages(item, branch, choices, instructions)
+        yield from _chatgpt_messages(item, branch, choices, repeated)
 
 
 def _branch(conversation: dict[str, Any]) -> list[dict[str, Any]]:
@@ -142,20 +152,17 @@ def _branch(conversation: dict[str, Any]) -> list[dict[str, Any]]:
     mapping, at = conversation.get(MAPPING), conversation.get(CURRENT)
     if not isinstance(mapping, dict):
         raise invalid(MAPPING, "A conversation of ChatGPT has a mapping, and this has none.")
-    if CURRENT not in conversation:
-        at = _newest_leaf(mapping)
     if not isinstance(at, str) or at not in mapping:
-        raise invalid(CURRENT, "The conversation does not say which message is its last.")
+        at = _newest_leaf(mapping)
     branch: list[dict[str, Any]] = []
     passed: set[str] = set()
-    while at is not None:
-        node = mapping.get(at) if isinstance(at, str) else None
-        if not isinstance(node, dict) or at in passed:
-            raise invalid(MAPPING, "The messages of the conversation do not lead back to its first.")
+    while isinstance(at, str) and at not in passed and isinstance(node := mapping.get(at), dict):
         passed.add(at)
         if isinstance(node.get("message"), dict):
             branch.append({"id": at, **node["message"]})
         at = node.get("parent")
+    if not branch and at is not None:
+        raise invalid(MAPPING, "The messages of the conversation do not lead back to its first.")
     return branch[::-1]
 
 
@@ -172,7 +179,7 @@ def _newest_leaf(mapping: dict[str, Any]) -> str | None:
 
 
 def _chatgpt_messages(
-    item: Given, branch: list[dict[str, Any]], choices: fields.Choices, instructions: set[int]
+    item: Given, branch: list[dict[str, Any]], choices: fields.Choices, repeated: set[str]
 ) -> Iterator[exports.Entry]:
     identifier = item.values.get("conversation_id") or item.values.get("id")
     if not identifier:
@@ -184,11 +191,12 @@ def _chatgpt_messages(
         speaker = role if isinstance(role, str) and role else "unknown"
         is_spoken = speaker in fields.SPOKEN_BY and _is_shown(message)
         text = _chatgpt_text(message)
-        if own := _instructions(message):
-            if (mark := hash(own)) not in instructions:
-                instructions.add(mark)
-                known = exports.own_id("chatgpt", "instructions", zlib.crc32(own.encode(errors="surrogatepass")))
-                yield _row_of_memory(item, own, known, choices)
+        if kept := _context(message):
+            for kind, day, own in kept:
+                known = exports.own_id("chatgpt", kind, zlib.crc32(own.encode(errors="surrogatepass")))
+                if known not in repeated:
+                    repeated.add(known)
+                    yield _row_of_memory(replace(item, values={"updated_at": day}), own, known, choices)
         elif not text:
             yield fields.NO_TEXT
         elif not is_spoken and not choices.all_messages:
@@ -199,11 +207,15 @@ def _chatgpt_messages(
             yield conversation.turn(message["id"], position, speaker, text, message.get("create_time"))
 
 
-def _instructions(message: dict[str, Any]) -> str:
-    """Return what somebody has written about themselves and about how to answer, which a conversation repeats."""
-    if fields.value_at(message, "content.content_type") != "user_editable_context":
-        return ""
-    return fields.join_texts(fields.value_at(message, f"content.{name}") for name in _INSTRUCTED)
+def _context(message: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return instructions of the user, or entries of the memory with their days, each after its kind."""
+    kind = fields.value_at(message, "content.content_type")
+    if kind == "user_editable_context":
+        text = fields.join_texts(fields.value_at(message, f"content.{name}") for name in _INSTRUCTED)
+        return [("instructions", "", text)] if text else []
+    text = fields.text_of(fields.value_at(message, "content.model_set_context"))
+    several = _REMEMBERED.findall(text) or ([("", text)] if text else [])
+    return [("memory", day, entry.strip()) for day, entry in several]
 
 
 def _is_shown(message: dict[str, Any]) -> bool:

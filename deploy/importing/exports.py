@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
@@ -149,13 +150,14 @@ ANY_DOCUMENT: Final = re.compile(r".*\.json")
 
 
 def read_lists(
-    path: Path, mark: str, *keys: str, name: re.Pattern[str] = ANY_DOCUMENT
+    path: Path, mark: str | frozenset[str], *keys: str, name: re.Pattern[str] = ANY_DOCUMENT
 ) -> Iterator[tuple[str, Given | Rejection]]:
     """Yield the items of each of the `members` as `read_list` does; objects in lines are of the list "".
 
-    A document that is one object, or begins with one, is of this form only if that has the `mark`. Raises UnusableFile
-    when there is no member.
+    A document that is one object, or begins with one, is of this form only if that has the `mark`, or one of several.
+    Raises UnusableFile when there is no member.
     """
+    marks = {mark} if isinstance(mark, str) else mark
     names = members(path, name)
     if not names:
         raise UnusableFile(f"There is no {name.pattern.replace(chr(92), '')} in it.")
@@ -163,13 +165,15 @@ def read_lists(
         with opened(path, member) as stream:
             begins = look_at(stream, *keys)
         with opened(path, member) as stream:
-            if begins.name is None and mark in begins.members:
+            if begins.name is None and not marks.isdisjoint(begins.members):
                 yield from (("", item) for item in objects(stream))
             else:
                 yield from read_list(stream, *keys)
 
 
-def all_items(path: Path, mark: str, *keys: str, name: re.Pattern[str] = ANY_DOCUMENT) -> Iterator[Given | Rejection]:
+def all_items(
+    path: Path, mark: str | frozenset[str], *keys: str, name: re.Pattern[str] = ANY_DOCUMENT
+) -> Iterator[Given | Rejection]:
     """Yield the items of each of the `members` without the names of their lists."""
     return (item for _, item in read_lists(path, mark, *keys, name=name))
 
@@ -194,7 +198,7 @@ class Beginning(NamedTuple):
 
 def look_at(stream: IO[bytes], *keys: str) -> Beginning:
     """Return how a document begins that is a list or an object; raises UnusableFile for another, or one that is cut."""
-    text = _JsonText(stream)
+    text = _document(stream)
     held: dict[str, Any] = {}
     if text.peek() == "[":
         return Beginning(held, "", _first(text))
@@ -213,7 +217,7 @@ def _first(text: "_JsonText") -> Any:
 
 def objects(stream: IO[bytes]) -> Iterator[Given | Rejection]:
     """Yield the objects of a document that has one behind the other, as in lines. Raises UnusableFile."""
-    text = _JsonText(stream)
+    text = _document(stream)
     while not text.is_at_end:
         line = text.line
         value = text.value()
@@ -237,6 +241,7 @@ ITEM_CHARS: Final = 16 * 1024 * 1024  # one conversation of an export; longest k
 _EDGE_CHARS: Final = 16
 _OPEN_TEXT: Final = "Unterminated string"
 _CUT: Final = "The file ends too early: it is cut off within its JSON. Nothing of it can be relied on."
+_UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder()
 
@@ -252,7 +257,7 @@ def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Reje
     The document is a list, whose name is "", or an object that has lists under some of the `keys`. Raises UnusableFile
     when it is neither, an object without such a list, no JSON, or cut off, maybe after some items.
     """
-    text = _JsonText(stream)
+    text = _document(stream)
     if text.peek() == "[":
         yield from (("", item) for item in _items(text))
         return
@@ -304,12 +309,18 @@ def _members(text: "_JsonText", held: dict[str, Any] | None = None) -> Iterator[
             raise text.broken("no comma between two members")
 
 
+def _document(stream: IO[bytes]) -> "_JsonText":
+    """Return the text of a document; of one that a program has written as a text, the document in it."""
+    text = _JsonText(stream)
+    return _JsonText(io.BytesIO(text.value().encode(errors="surrogatepass"))) if text.peek() == '"' else text
+
+
 class _JsonText:
     """The text of a document, of which as much is held as one value needs; `line`: that of the next character."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._decoder: codecs.IncrementalDecoder | None = None
         self._held = ""
         self._at = 0
         self._ended = False
@@ -382,8 +393,11 @@ class _JsonText:
         while not self._ended and len(self._held) < before + size:
             data = self._stream.read(size)
             self._ended = not data
+            if self._decoder is None:
+                name = "utf-16" if data.startswith(_UTF16_BOMS) else "utf-8-sig"
+                self._decoder = codecs.getincrementaldecoder(name)()
             try:
-                self._held += self._decode(data, self._ended)
+                self._held += self._decoder.decode(data, self._ended)
             except UnicodeDecodeError:
                 raise UnusableFile("The file is no text in UTF-8.") from None
         return len(self._held) > before

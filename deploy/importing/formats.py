@@ -41,7 +41,10 @@ def _has(*names: str, of: tuple[str, ...] = ()) -> Callable[[Beginning, dict[str
 # The first that knows a document has it: what is more certain stands before what is less so.
 FORMATS: Final[Mapping[ForeignFormat, ForeignReader]] = {
     ForeignFormat.LETTA: ForeignReader(
-        chats.read_letta, lambda begin, item: begin.name == "agents" and "block_ids" in item, ("agents",),
+        chats.read_letta,
+        lambda begin, item: (begin.name == "agents" and "block_ids" in item)
+        or begin.members.keys() >= {chats.LETTA_BLOCKS, "agent_type"},
+        ("agents",),
         are_turns=True,
     ),
     ForeignFormat.MCP_MEMORY_SERVICE: ForeignReader(
@@ -184,7 +187,7 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
             first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
     except (OSError, UnusableFile, BrokenOff):
         return None  # its reader says why
-    if not first.startswith((b"{", b"[")) or (first.startswith(b"[") and format_by_name(path) is not None):
+    if not first.startswith((b"{", b"[", b'"')) or (first.startswith(b"[") and format_by_name(path) is not None):
         return None
     try:
         with opened(path, "") as stream:

@@ -34,6 +34,10 @@ _NO_TAGS: Final = re.compile(r"\[\[[^\[\]]*\]\]|\]\([^()\n]*\)|<[^<>\n]*>")
 # [[Note]], [[Note#Heading]], [[Note|as it reads]], in a table [[Note\|as it reads]], and ! before it shows the note.
 _LINK: Final = re.compile(r"\[\[([^\[\]|#^\n\\]+)(?:[#^][^\[\]|\n\\]*)?(?:\\?\|[^\[\]\n]*)?\]\]")
 _LINK_TO_FILE: Final = re.compile(r"(?<!!)\[[^\[\]\n]*\]\(<?(?![a-z]+:)([^()<>\n#]+\.md)(?:#[^()<>\n]*)?>?\)")
+# A link to a file that programs show and that is no note.
+_SHOWN: Final = re.compile(
+    r"(?i).*\.(?:png|jpe?g|gif|svg|webp|bmp|avif|heic|pdf|mp[34]|m4a|wav|ogg|flac|3gp|web[mp]|mov|mkv|canvas|base|excalidraw)"
+)
 _NOTION_ID: Final = re.compile(r" [0-9a-f]{32}\Z")  # which Notion puts behind the name of a file
 # author:: [[Note]], as Dataview reads it, also within brackets.
 _FIELD: Final = re.compile(r"(?:^|[\[(])\s*(?:[-*]\s+)?([^\W\d_][\w -]{0,60}?) {0,3}::(?= {0,3}\[\[)")
@@ -238,7 +242,7 @@ def link_names(line: str) -> list[str]:
     text = _CODE.sub("", line)
     paths = [*_LINK.findall(text), *map(unquote, _LINK_TO_FILE.findall(text))]
     names = (_NOTION_ID.sub("", path.strip().rpartition("/")[2].removesuffix(SUFFIX).strip()) for path in paths)
-    return [name for name in names if name]
+    return [name for name in names if name and not _SHOWN.fullmatch(name)]
 
 
 def tags_of(line: str) -> list[str]:

@@ -29,7 +29,7 @@ FIELDS: Final = (*ImportRecord.__struct_fields__, NAMESPACE)
 _SUFFIXES: Final = {".csv": RowFormat.CSV, ".tsv": RowFormat.CSV, ".jsonl": RowFormat.JSONL, ".ndjson": RowFormat.JSONL}
 _PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
 _SAY_WHICH: Final = "--format says whose it is, if it is one of those that docs/import.md names."
-_SEPARATOR: Final = re.compile(rb"sep=([,;\t])")
+_SEPARATOR: Final = re.compile(rb"sep=([,;\t])\s*")
 _DELIMITERS: Final = ",;\t"
 _TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
 
@@ -95,7 +95,7 @@ def _records(first: bytes, rest: "_Numbered", row_format: RowFormat | None) -> I
     if is_head(first.removeprefix(UTF8_BOM)):
         raise UnusableFile("This is an export. It is read twice: write it to a file, and import that.")
     if (row_format or _format_by_content(first)) is RowFormat.CSV:
-        if separator := _SEPARATOR.fullmatch(first.removeprefix(UTF8_BOM).strip()):  # as Excel writes it
+        if separator := _SEPARATOR.fullmatch(first.removeprefix(UTF8_BOM)):  # as Excel writes it
             first = next(rest, b"")
         yield from _csv_records(first, rest, separator[1].decode() if separator else "")
     else:
@@ -121,7 +121,7 @@ class _Numbered:
 def _format_by_content(first: bytes) -> RowFormat:
     line = first.removeprefix(UTF8_BOM).lstrip()
     names = () if line.startswith(b"{") else _header(line)[0]
-    return RowFormat.CSV if CONTENT in names or _SEPARATOR.fullmatch(line.strip()) else RowFormat.JSONL
+    return RowFormat.CSV if CONTENT in names or _SEPARATOR.fullmatch(line) else RowFormat.JSONL
 
 
 def _first_lines(first: bytes, rest: "_Numbered", row_format: RowFormat | None) -> list[tuple[int, bytes]]:
@@ -267,12 +267,14 @@ def _cells(text: str, delimiter: str) -> list[str]:
 def _check_header(names: list[str]) -> None:
     """Raise UnusableFile unless each name is that of a field, there once, and one is the content."""
     problem = None
-    unknown = [name for name in names if name not in FIELDS]
+    last = max((number for number, name in enumerate(names, 1) if name), default=0)
+    named = names[:last]  # spreadsheets leave separators behind the last name
+    unknown = [name for name in named if name not in FIELDS]
     if unknown:
         problem = f"no memory has a field {unknown[0][: limits.NAME_CHARS]!r}"
-    elif len({*names}) < len(names):
-        problem = f"{next(name for name in names if names.count(name) > 1)} is there twice"
-    elif CONTENT not in names:
+    elif len({*named}) < len(named):
+        problem = f"{next(name for name in named if named.count(name) > 1)} is there twice"
+    elif CONTENT not in named:
         problem = f"{CONTENT} is missing"
     if problem is not None:
         raise UnusableFile(
@@ -285,6 +287,8 @@ def _named(names: list[str], cells: list[str]) -> dict[str, Any]:
     if len(cells) != len(names):
         raise invalid(LINE, f"The row has {len(cells)} cells, the first row {len(names)}.")
     values: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=True) if cell}
+    if "" in values:
+        raise invalid(LINE, "The row has a cell below no name.")
     if TAGS in values:
         values[TAGS] = _tags(values[TAGS])
     return values

@@ -14,6 +14,7 @@ from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas.packed_lines import Source, UnusableFile
 
 _MEMORIES: Final = "memories"
+_RELATIONS: Final = "relations"  # of a memory that keeps a graph beside
 MEM0_LISTS: Final = ("results", _MEMORIES)
 _MEM0: Final = fields.ItemFields(
     "mem0",
@@ -28,11 +29,15 @@ _REWORDED: Final = replace(_MEM0, kept=(*_MEM0.kept, "created_at"))
 
 
 def read_mem0(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
-    """Yield the memories; what a model has said is kept apart, as nobody has looked through it."""
-    return exports.read_each(exports.all_items(path, "memory", *MEM0_LISTS), _mem0)
+    """Yield the memories and relations; what a model has said is kept apart, as nobody has looked through it."""
+    return exports.read_each(exports.all_items(path, "memory", *MEM0_LISTS, _RELATIONS), _mem0)
 
 
 def _mem0(item: Given) -> Iterator[exports.Entry]:
+    if "relationship" in item.values:
+        ends = (item.values.get("source"), fields.first_at(item.values, ("target", "destination")))
+        yield exports.ExportedEdge(*ends, item.values["relationship"], item.line)
+        return
     role, changed = item.values.get("role"), item.values.get("updated_at")
     speaker = role if isinstance(role, str) and role else None
     form = _REWORDED if changed and changed != item.values.get("created_at") else _MEM0

@@ -174,8 +174,6 @@ def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"current_node": "gone"}, "current_node"),
-        ({"current_node": None}, "current_node"),
         ({"mapping": []}, "mapping"),
         ({"conversation_id": None}, "id"),
         ({"mapping": {"n6": {"parent": "n5"}, "n5": {"parent": "n6"}}}, "mapping"),  # a circle

@@ -1,0 +1,136 @@
+"""Forms that lie on disks beside those that programs write today: the text comes in, what stays out is named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.deploy.importing.formats import format_of
+from engramq.deploy.importing.records import Given, Rejection, read_records
+from engramq.schemas.vocabulary import ForeignFormat
+from tests.deploy.importing import exports
+from tests.deploy.importing.test_foreign_forms import CHATGPT, CLAUDE, MEM0, edges, left_out, note, read, rows, written
+
+pytestmark = pytest.mark.promise("SN-3")
+
+LETTA = ForeignFormat.LETTA
+
+
+def texts(path: Path, kind: ForeignFormat) -> list[str]:
+    assert format_of(path) is kind
+    return [row["content"] for row in rows(read(path, kind))]
+
+
+@pytest.mark.parametrize(
+    ("change", "contents"),
+    [
+        ({"current_node": None}, ["How hot for sourdough?", "At 240 degrees."]),
+        ({"current_node": "gone"}, ["How hot for sourdough?", "At 240 degrees."]),
+        ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "gone"}}}, ["At 240 degrees."]),
+    ],
+)
+def test_a_conversation_whose_messages_lead_nowhere_comes_in_as_far_as_they_do(
+    tmp_path: Path, change: dict[str, Any], contents: list[str]
+) -> None:
+    path = written(tmp_path / "conversations.json", [{**exports.CHATGPT[0], **change}])
+    assert texts(path, CHATGPT) == contents
+
+
+def test_entries_of_chatgpts_memory_come_in_with_their_day_once(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(exports.CHATGPT[0]))
+    kept = "1. [2025-05-02]. Likes mint tea.\n\n2. [2025-06-01]. Runs a shop."
+    document["mapping"]["n1"]["message"]["content"] = {
+        "content_type": "model_editable_context", "model_set_context": kept
+    }  # fmt: skip
+    later = json.loads(json.dumps({**document, "conversation_id": "g2"}))
+    later["mapping"]["n1"]["message"]["content"]["model_set_context"] = f"{kept}\n\n3. [2025-07-01]. Drinks no milk."
+    found = rows(read(written(tmp_path / "conversations.json", [document, later]), CHATGPT))
+    assert [(row["content"], row["occurred_at"]) for row in found if "thread" not in row] == [
+        ("Likes mint tea.", "2025-05-02"),
+        ("Runs a shop.", "2025-06-01"),
+        ("Drinks no milk.", "2025-07-01"),
+    ]
+
+
+def test_a_text_that_was_pasted_comes_in_and_other_files_are_named(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(exports.CLAUDE[0]))
+    document["chat_messages"][0] |= {
+        "attachments": [
+            {"file_name": "paste.txt", "file_type": "txt", "extracted_content": "The kettle must be blue."},
+            {"file_name": "menu.pdf", "file_type": "pdf", "extracted_content": "Mint, 3 EUR"},
+        ],
+        "files": [{"file_name": "pot.png"}],
+    }
+    found = read(written(tmp_path / "conversations.json", [document]), CLAUDE)
+    (pasted,) = (row for row in rows(found) if row["content"] == "The kettle must be blue.")
+    assert (pasted["speaker"], pasted["source_type"]) == ("user", "conversation")
+    assert left_out(found).count("attached files") == 2
+
+
+def test_what_claude_remembers_is_read_as_one_object_too(tmp_path: Path) -> None:
+    memory = {"conversations_memory": "Ada runs a tea shop.", "project_memories": {"p": "Mint."}, "account_uuid": "x"}
+    assert texts(written(tmp_path / "memories.json", memory), CLAUDE) == ["Ada runs a tea shop.", "Mint."]
+    project = {"uuid": "p", "name": "Shop", "prompt_template": "Use litres.", "docs": []}
+    assert texts(written(tmp_path / "project.json", project), CLAUDE) == ["Use litres."]
+
+
+def test_relations_of_mem0_become_edges(tmp_path: Path) -> None:
+    memory = {"id": "1", "memory": "Likes mint", "created_at": "2025-01-01T00:00:00Z"}
+    related = [{"source": "ada", "relationship": "likes", end: "mint"} for end in ("target", "destination")]
+    found = read(written(tmp_path / "mem0.json", {"results": [memory], "relations": related}), MEM0)
+    assert [row["content"] for row in rows(found)] == ["Likes mint"]
+    assert edges(found) == [("ada", "likes", "mint")] * 2
+
+
+def sends(text: str) -> dict[str, Any]:
+    return {"function": {"name": "send_message", "arguments": json.dumps({"message": text})}}
+
+
+def packed(**values: Any) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": json.dumps({**values, "time": "2026-01-01 10:00:00 AM UTC+0000"}, indent=2)}]
+
+
+MESSAGES = [
+    {"id": "m0", "role": "user", "content": packed(type="login", last_login="Never (first login)")},
+    {"id": "m1", "role": "user", "content": packed(type="user_message", message="I like mint tea.")},
+    {"id": "m2", "role": "assistant", "content": [{"type": "text", "text": "A guest!"}], "tool_calls": [sends("Hi.")]},
+    {"id": "m3", "role": "assistant", "content": [], "tool_calls": [sends("Mint it is.")]},
+    {"id": "m4", "role": "user", "content": packed(type="heartbeat", reason="Go on.")},
+    {"id": "m5", "role": "user", "content": [{"type": "text", "text": '{"my": "own"}'}]},
+    {"id": "m6", "role": "user", "content": [{"type": "text", "text": "<system-reminder>\nx\n</system-reminder>"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["document", "text", "one agent"])
+def test_an_agent_of_letta_speaks_by_its_tool_and_its_program_in_the_users_place(tmp_path: Path, form: str) -> None:
+    block = {"label": "human", "value": "Name: Ada"}
+    now = {"agents": [{"id": "agent-0", "name": "tea", "block_ids": ["b"], "messages": MESSAGES}], "blocks": [block]}
+    before = {"agent_type": "memgpt_agent", "core_memory": [block], "messages": MESSAGES, "name": "tea", "tools": []}
+    document = {"document": now, "text": json.dumps(now), "one agent": before}[form]
+    said = ["I like mint tea.", "Hi.", "Mint it is.", '{"my": "own"}', "Name: Ada"]
+    assert sorted(texts(written(tmp_path / "tea.af", document), LETTA)) == sorted(said)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_an_export_that_a_shell_has_encoded_anew_is_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "mem0.json"
+    path.write_text(json.dumps([{"id": "1", "memory": "Likes mint"}], indent=1), encoding=encoding)
+    assert texts(path, MEM0) == ["Likes mint"]
+
+
+def test_a_picture_in_a_note_is_no_note(tmp_path: Path) -> None:
+    found = note(tmp_path, "![[pot.png]] and [[menu.PDF|the menu]], [[Tea 2.0]], [[board.canvas]]")
+    assert edges(found) == [("Kettle", "links_to", "Tea 2.0")]
+
+
+@pytest.mark.parametrize("head", ["sep=\t\r\ncontent\ttags\r\nblue kettle\ttea", "content,tags,\nblue kettle,tea,"])
+def test_a_table_is_read_with_a_tab_named_or_an_empty_column_behind(head: str) -> None:
+    (row,) = read_records(f"{head}\n".encode().splitlines(keepends=True), None)
+    assert isinstance(row, Given)
+    assert row.values == {"content": "blue kettle", "tags": ["tea"]}
+
+
+def test_a_cell_below_no_name_is_rejected() -> None:
+    given = list(read_records([b"content,tags,\n", b"blue kettle,tea,7\n", b"red kettle,tea,\n"], None))
+    assert [type(each) for each in given] == [Rejection, Given]
