@@ -54,12 +54,11 @@ class Asked(NamedTuple):
 
 
 class _Cosines(NamedTuple):
-    """Memories with a vector, their cosines to the question, and to `wanted`: the question without its names."""
+    """Memories with a vector to compare with an embedding, and its cosine to what that means: without names."""
 
     comparable: Mask
-    plain: Column
     meaning: Column
-    wanted: HalfBytes
+    embedding: Embedding
 
 
 class NamespaceCopy:
@@ -261,10 +260,15 @@ class NamespaceCopy:
 
     def _cosines(self, embedding: Embedding, chosen: Mask) -> "_Cosines":
         comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
-        plain = self._similarity(embedding.half, comparable)
-        if embedding.apart is None:
-            return _Cosines(comparable, plain, plain, embedding.half)
-        return _Cosines(comparable, plain, self._similarity(embedding.apart, comparable), embedding.apart)
+        return _Cosines(comparable, self._similarity(embedding.apart or embedding.half, comparable), embedding)
+
+    def _plain(self, cosines: _Cosines, rows: Rows) -> Column:
+        """Return the cosines of rows to the question with its names, which of all the other rows nobody asks for."""
+        if cosines.embedding.apart is None:
+            return cosines.meaning[rows]
+        wanted = np.zeros(len(cosines.comparable), dtype=np.bool_)
+        wanted[rows] = cosines.comparable[rows]
+        return self._similarity(cosines.embedding.half, wanted)[rows]
 
     def _nearest(self, cosines: _Cosines, rows: Rows) -> Column:
         """Return the cosines of rows: of the whole, or of the nearest of their pieces where that is more."""
@@ -274,7 +278,7 @@ class NamespaceCopy:
             return nearest
         pieces = [self._pieces[int(rows[place])] for place in long]
         counts = np.array([len(several) for several in pieces])
-        cosines_of_pieces = np.concatenate(pieces) @ unit(unpack(cosines.wanted))
+        cosines_of_pieces = np.concatenate(pieces) @ unit(unpack(cosines.embedding.apart or cosines.embedding.half))
         best = np.maximum.reduceat(cosines_of_pieces, np.cumsum(counts) - counts) - PIECE_PENALTY * np.log(counts)
         nearest[long] = np.fmax(nearest[long], np.clip(best, -1.0, 1.0))
         return nearest
@@ -306,7 +310,10 @@ class NamespaceCopy:
         if not ties:
             return rows[np.argpartition(-scores[rows], count)[:count]]
         newest_first = rows[::-1]  # they lie in the order of time, except replaced ones
-        return newest_first[np.argsort(-scores[newest_first], kind="stable")[:count]]
+        ranks = -scores[newest_first]
+        able = ranks <= np.partition(ranks, count - 1)[count - 1]  # to put all in order takes ten times as long
+        first: Rows = newest_first[able][np.argsort(ranks[able], kind="stable")[:count]]
+        return first
 
     def _with_few_equal(self, rows: Rows) -> Rows:
         """Return rows without all but the newest of many equal vectors, as the fragment `scanned_few` does."""
@@ -335,7 +342,7 @@ class NamespaceCopy:
             lexical=words,
             covered=np.minimum(1.0, weights / (asked_weight or 1.0)),
             worth=weights / alone,
-            similarity=unknown if cosines is None else cosines.plain[rows],
+            similarity=unknown if cosines is None else self._plain(cosines, rows),
             meaning=unknown if cosines is None else self._nearest(cosines, rows),
             thread=several(self._columns["thread"]),
             position=self._numbers["position"][rows],
