@@ -37,7 +37,7 @@ ROW_BYTES: Final = 900
 COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
-KNOWN_MAX: Final = 1_000  # memories that are kept as they were read, to be shown again
+KNOWN_MAX: Final = 3_000  # memories that are kept as they were read, to be shown again
 KNOWN_BYTES: Final = 2_500  # of one of some 300 characters
 # What is kept of a memory as the query `copy_rows` has it: lists, arrays of truths and of numbers, nan for none.
 _COLUMNS: Final = ("thread", "speaker", "moment", "created_at", "told_on", "sector", "tags", "project")
