@@ -280,6 +280,9 @@ class BatchingEmbedder:
         if alone and not self._under_way:
             for key, text in distinct.items():
                 self._compute_now(key, text, question=questions)
+        known = [row for key in keys if (row := self._cache.get(key)) is not None]
+        if len(known) == len(keys):
+            return np.stack(known) if known else np.empty((0, self.spec.dimensions), dtype=np.float32)
         if not bulk and (new := sum(key not in self._under_way and key not in self._cache for key in distinct)):
             self._require_service(new)
         rows: dict[bytes, Vectors] = {}
@@ -306,8 +309,6 @@ class BatchingEmbedder:
                 raise self._out_of_patience()
         finally:
             self._release(items)
-        if not texts:
-            return np.empty((0, self.spec.dimensions), dtype=np.float32)
         return np.stack([rows[key] for key in keys])
 
     def _compute_now(self, key: bytes, text: str, *, question: bool) -> None:
