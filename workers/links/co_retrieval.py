@@ -47,7 +47,7 @@ async def note_pairs(tx: Transaction, pairs: Mapping[Ids, Together]) -> list[Pai
     lows, highs = (array(column) for column in zip(*ordered, strict=True))
     times = array([str(pairs[pair].times) for pair in ordered])
     await tx.send("count_co_retrieved", lows=lows, highs=highs, times=times)
-    return [(row["low_id"], row["high_id"]) for row in await noted.fetchall() if row["ripe"]]
+    return [(row["low_id"], row["high_id"]) for row in await noted.fetchall()]
 
 
 async def link_pairs(tx: Transaction, pairs: Collection[Pair], *, rules: LinkRules) -> None:

@@ -26,23 +26,25 @@ with given as (
     where n.tenant = %(tenant)s and n.id in (select low from given union select high from given)
     order by n.id
     for key share
+), noted as (
+    insert into co_retrievals (tenant, low_id, high_id, instances)
+    select %(tenant)s, given.low, given.high, given.instances[:3]
+    from given
+    where given.low in (select id from there) and given.high in (select id from there)
+        and not exists (
+            select from edges e
+            where e.tenant = %(tenant)s and e.layer = 'association' and e.source_id = given.low
+                and e.target_id = given.high)
+        and not exists (
+            select from link_tombstones t
+            where t.tenant = %(tenant)s and t.low_id = given.low and t.high_id = given.high)
+    order by given.low, given.high
+    on conflict (tenant, low_id, high_id) do update set
+        instances = first_distinct(co_retrievals.instances || excluded.instances, 3),
+        seen_at = excluded.seen_at
+    returning low_id, high_id, cardinality(instances) >= 3 as ripe
 )
-insert into co_retrievals (tenant, low_id, high_id, instances)
-select %(tenant)s, given.low, given.high, given.instances[:3]
-from given
-where given.low in (select id from there) and given.high in (select id from there)
-    and not exists (
-        select from edges e
-        where e.tenant = %(tenant)s and e.layer = 'association' and e.source_id = given.low
-            and e.target_id = given.high)
-    and not exists (
-        select from link_tombstones t
-        where t.tenant = %(tenant)s and t.low_id = given.low and t.high_id = given.high)
-order by given.low, given.high
-on conflict (tenant, low_id, high_id) do update set
-    instances = first_distinct(co_retrievals.instances || excluded.instances, 3),
-    seen_at = excluded.seen_at
-returning low_id, high_id, cardinality(instances) >= 3 as ripe
+select low_id, high_id from noted where ripe
 
 -- name: forget_co_retrieved
 -- Begin anew with pairs that were linked, or could not be.

@@ -15,4 +15,3 @@ on conflict (tenant, node_id) do update set
     access_count = memory_usage.access_count + excluded.access_count,
     accessed_at = excluded.accessed_at,
     last_active_hours = excluded.last_active_hours
-returning node_id
