@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
@@ -226,6 +227,7 @@ def similarity(distance: float) -> float:
     return max(-1.0, min(1.0, 1.0 - distance)) if math.isfinite(distance) else 0.0
 
 
+@lru_cache(maxsize=1_024)  # most memories have one confidence, and nobody judged them
 def usefulness(confidence: float, helped: float, hindered: float) -> float:
     """Return the mean of a Beta posterior with the prior (.5 + confidence, 1.5 - confidence), as replies show it."""
     return round((0.5 + confidence + helped) / (2.0 + helped + hindered), USEFULNESS_DIGITS)
