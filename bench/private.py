@@ -89,7 +89,7 @@ async def cpu_ms(store: Store, asked: Asked) -> float:
     pids, sizes = set(), Sizes()  # which a process remembers
 
     async def search(tx: Transaction, question: Question, embedding: Embedding) -> float:
-        pids.add(tx.connection.info.backend_pid)
+        pids.add(tx.exchange.connection.info.backend_pid)
         (pid,) = pids
         before = _cpu_ns(pid)
         await find_candidates(tx, sizes, question, embedding, FILTERS)

@@ -87,7 +87,7 @@ async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> li
     statements: list[Statement] = []
 
     async def search(tx: Transaction) -> None:
-        recording = Recording(tx.connection, tx.namespace, tx.tenant)
+        recording = Recording(tx.exchange, tx.namespace, tx.tenant)
         source = Tables(recording, sizes) if asked.copy is None else replace(asked.copy, ask=recording.look_up)
         filters = filters_of(asked.command, None)
         await Search(

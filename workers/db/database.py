@@ -23,12 +23,12 @@ from engramq.workers.db.lookups import look_up
 from engramq.workers.db.pool import Pool, Pooled, PoolFigures, within
 from engramq.workers.db.queries import Query
 from engramq.workers.db.readiness import NotReady, check_schema
+from engramq.workers.db.statements import WatchedConnection
 from engramq.workers.db.transaction import (
     AT_LENGTH,
     NOBODY,
     Answer,
     CommitUnknown,
-    Connection,
     Lookup,
     Row,
     Transaction,
@@ -244,7 +244,7 @@ class Store:
         Raises EngramqError with `unavailable`.
         """
 
-        async def run(connection: Connection) -> T:
+        async def run(connection: WatchedConnection) -> T:
             await _take_time(connection)
             entered = await self._enter(connection, namespace, read_only=True, snapshot=True, at_length=True)
             async with entered as opened:
@@ -258,7 +258,7 @@ class Store:
         Raises EngramqError with `unavailable` when nothing was applied, ResultUnknown when that cannot be said.
         """
 
-        async def run(connection: Connection) -> T:
+        async def run(connection: WatchedConnection) -> T:
             await _take_time(connection)
             async with await self._enter(connection, namespace, read_only=False, at_length=True) as opened:
                 return await work(opened)
@@ -330,7 +330,7 @@ class Store:
             log.error("Upkeep of a namespace failed", extra={"namespace": namespace, "code": code})
             return otherwise
 
-    async def alone(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def alone(self, work: Callable[[WatchedConnection], Awaitable[T]]) -> T:
         """Run `work` once on a connection that is closed afterwards, outside any transaction.
 
         Raises EngramqError with `unavailable`.
@@ -349,7 +349,7 @@ class Store:
 
     async def _enter(
         self,
-        connection: Connection,
+        connection: WatchedConnection,
         namespace: str,
         *,
         read_only: bool,
@@ -365,7 +365,7 @@ class Store:
             viewer=self.viewer,
         )  # fmt: skip
 
-    async def _tenant_of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:
+    async def _tenant_of(self, connection: WatchedConnection, namespace: str, *, make: bool) -> Int4:
         """Ask for the number of a namespace, outside any transaction; NOBODY where there is none and none is made."""
         values = {"namespace": namespace} | ({"language": self._language} if make else {})
         rows = await ask(connection, "make_tenant" if make else "find_tenant", values)
@@ -442,13 +442,13 @@ def _not_ready(error: Exception) -> NotReady:
     return NotReady.unreachable(error)
 
 
-async def _take_settings(connection: Connection) -> None:
+async def _take_settings(connection: WatchedConnection) -> None:
     settings = settings_to_take(connection)
     if settings is not None:
         await execute(connection, "take_settings", settings, prepare=False)
 
 
-async def _take_time(connection: Connection) -> None:
+async def _take_time(connection: WatchedConnection) -> None:
     """Let a session's transactions take as long as they want; behind a pooler each transaction says so itself."""
     if settings_to_take(connection) is None:
         await execute(connection, "take_time", {"timeout": AT_LENGTH["statement_timeout"]})

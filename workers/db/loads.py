@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
+from engramq.workers.db.statements import WatchedConnection
 from engramq.workers.db.transaction import (
     AT_LENGTH,
     BEGIN,
-    Connection,
     Row,
     Transaction,
     ask,
@@ -90,7 +90,7 @@ async def _each(store: Store, loads: list[Row], query: str) -> None:
         await store.write(namespace, write)
 
 
-async def _build_under_lock(store: Store, connection: Connection, loads: list[Row]) -> bool:
+async def _build_under_lock(store: Store, connection: WatchedConnection, loads: list[Row]) -> bool:
     """Build the indexes of loads anew, whose rows are let in already; return False while another process builds.
 
     Behind a pooler no session keeps a lock or settings. There a transaction keeps the lock meanwhile, and sees nothing
@@ -113,7 +113,7 @@ async def _build_under_lock(store: Store, connection: Connection, loads: list[Ro
     return True
 
 
-async def _build(connection: Connection, loads: list[Row]) -> None:
+async def _build(connection: WatchedConnection, loads: list[Row]) -> None:
     await ask(connection, "drop_broken_indexes", {})
     for (partition, model_id), _ in _group(loads, "partition", "model_id"):
         for row in await ask(connection, "build_command", {"partition": partition, "model_id": model_id}):

@@ -1,41 +1,30 @@
 """Ask several lookups together, each with one JSON text as its answer, in one transaction and one round trip.
 
-The driver's cursors cost a fifth of a millisecond a query, more than the server needs for a lookup. What is known
-beforehand goes past them: the same connection, its libpq handle, statements that are prepared once per connection.
+Their values travel as text, and their answers are read as they come.
 """
 
-import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-import psycopg
-from psycopg import generators
-from psycopg.abc import PQGen
-from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGconn, PGresult
-
-from engramq.workers.db.queries import Query, native
-from engramq.workers.db.statements import sent_together
+from engramq.workers.db.exchange import Exchange, Sent
+from engramq.workers.db.queries import native
+from engramq.workers.db.statements import WatchedConnection
 from engramq.workers.db.transaction import (
     BEGIN_READ_ONLY,
     COMMIT,
     NOBODY,
     Answer,
-    Connection,
     Lookup,
     pooled_settings_of,
-    prepared_lookups,
     settings_to_take,
 )
 
 # How lookups are asked: in a transaction that is open, or in one of their own.
 Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[Answer]]]
 
-_numbers: Final = itertools.count()  # a name is never used twice, whatever became of the first statement
-
 
 async def look_up(
-    connection: Connection, tenant: int, known: Mapping[str, str | int], lookups: Sequence[Lookup]
+    connection: WatchedConnection, tenant: int, known: Mapping[str, str | int], lookups: Sequence[Lookup]
 ) -> list[Answer]:
     """Return the answers, from one transaction in the tenant's rows; NOBODY has none.
 
@@ -50,47 +39,20 @@ async def look_up(
         around.append(Lookup("enter_for_lookups", known))
     asked = [Lookup(query, {**known, **values}) for query, values in lookups]
     exchanged = [*around, *asked, Lookup(COMMIT, {})]
-    # A name is noted when the statement is sent: if the server does not take it, the whole exchange fails and the
-    # connection is closed. A pooler's sessions prepare nothing.
-    names = prepared_lookups.setdefault(connection, {}) if settings is None else None
+    exchange = Exchange(connection, prepares=settings is None)
     try:
-        with sent_together([lookup.query for lookup in exchanged]):
-            results = await connection.wait(_exchange(connection.pgconn, names, exchanged))
+        sent = [_send(exchange, lookup) for lookup in exchanged]
+        await exchange.end()
     except BaseException:
         await connection.close()  # nobody knows what is still under way on it
         raise
-    return [result.get_value(0, 0) if result.ntuples else None for result in results[len(around) : -1]]
+    results = [each.result for each in sent[len(around) : -1]]
+    return [result.get_value(0, 0) if result is not None and result.ntuples else None for result in results]
 
 
-def _exchange(pgconn: PGconn, names: dict[Query, bytes] | None, lookups: Sequence[Lookup]) -> PQGen[list[PGresult]]:
-    """Send all lookups and a synchronisation, then fetch a result for each lookup. `names` None: prepare nothing."""
-    pgconn.enter_pipeline_mode()
-    is_answer = []  # of each result that will come: whether it is a lookup's own
-    for query, values in lookups:
-        text, parameters = native(query)
-        given = [_text(values[parameter]) for parameter in parameters]
-        if names is None:
-            pgconn.send_query_params(text, given)
-        else:
-            name = names.get(query)
-            if name is None:
-                name = names[query] = b"engramq_%d" % next(_numbers)
-                pgconn.send_prepare(name, text)
-                is_answer.append(False)
-            pgconn.send_query_prepared(name, given)
-        is_answer.append(True)
-    pgconn.pipeline_sync()
-    yield from generators.send(pgconn)
-    results = []
-    for wanted in is_answer:
-        (result,) = yield from generators.fetch_many(pgconn)
-        if result.status == ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(result, encoding="utf-8")
-        if wanted:
-            results.append(result)
-    yield from generators.fetch_many(pgconn)  # the synchronisation's
-    pgconn.exit_pipeline_mode()
-    return results
+def _send(exchange: Exchange, lookup: Lookup) -> Sent:
+    text, parameters = native(lookup.query)
+    return exchange.send_texts(text, [_text(lookup.values[name]) for name in parameters])
 
 
 def _text(value: str | int | bool | None) -> bytes | None:

@@ -21,11 +21,10 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
-from engramq.telemetry.spans import are_recorded
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
 from engramq.workers.db.queries import Query
-from engramq.workers.db.statements import TracedConnection, WatchedConnection
+from engramq.workers.db.statements import WatchedConnection
 from engramq.workers.db.transaction import ISO_DATES, Connection, Row, execute, loads, pooled_settings_of
 
 log = logging.getLogger(__name__)
@@ -43,7 +42,6 @@ LONG_S: Final = 2.0  # of a wait for an answer, after which another session is a
 WATCH_S: Final = 0.5  # between two looks for such waits
 ASK_AGAIN_S: Final = 2.0  # between two questions for the same wait
 SURE_S: Final = 0.25  # by which an answer that is on its way has come
-PREPARED_MAX: Final = 300
 SPARE: Final = 10  # connections left for migrations, command lines and people, or a quarter where there are few
 
 T = TypeVar("T")
@@ -125,7 +123,7 @@ class Pool:
         self._closed = False
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncIterator[WatchedConnection]:
         """Lend a connection outside any transaction; one that comes back otherwise is closed.
 
         Raises psycopg.Error or OSError when there is none to be had, EngramqError when all are busy for too long.
@@ -251,7 +249,6 @@ class Pool:
             self._until = dict.fromkeys(self._until, 0.0)
         assert self._through is not None
         connection = await _open_connection(self._through.conninfo)
-        connection.prepare_threshold = None
         # A pooler lets everybody in, also when it has no server's session left to lend.
         await _answer(connection, ISO_DATES, {})
         pooled_settings_of[connection] = self._through.settings
@@ -276,8 +273,6 @@ class Pool:
 
     async def _take_back(self, connection: WatchedConnection) -> None:
         whole = False
-        if isinstance(connection, TracedConnection):
-            connection.end_statements()
         try:
             whole = (
                 not (connection.closed or self._closed)
@@ -417,13 +412,9 @@ def _cut(connection: Connection) -> None:
 
 
 async def _open_connection(conninfo: str) -> WatchedConnection:
-    connection: WatchedConnection
-    if are_recorded():
-        connection = await TracedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
-    else:
-        connection = await WatchedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
-        connection.cursor_factory = psycopg.AsyncRawCursor
-    connection.prepared_max = PREPARED_MAX
+    connection = await WatchedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
+    connection.cursor_factory = psycopg.AsyncRawCursor
+    connection.prepare_threshold = None  # see exchange.py
     set_json_loads(loads, connection)
     return connection
 

@@ -1,28 +1,60 @@
-"""Record SQL statements as spans, by the names of their queries, where traces are recorded.
+"""Know of a connection what it keeps and since when somebody waits for it; record statements as spans, by their names.
 
-A statement is under way from when it is sent until its rows are fetched: in a pipeline several are at once. One whose
-rows nobody fetches has been answered when its connection comes back to the pool.
+A statement is under way from when it is sent until it is answered: in a pipeline several are at once.
 """
 
+import itertools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Self
+from collections import OrderedDict
+from typing import Any, Final, TypeAlias
 
 import psycopg
-from psycopg.abc import RV, Params, PQGen
+from psycopg.abc import RV, PQGen
+from psycopg.adapt import Transformer
+from psycopg.pq.abc import PGconn
 
-from engramq.telemetry.spans import Span, SpanKind, are_recorded, part
+from engramq.telemetry.spans import Span, SpanKind, part
 from engramq.workers.db.queries import Query, name_of
 
-_Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
 
 WAIT_INTERVAL_S: Final = 0.1  # between two looks of psycopg for an interrupt; its own default
 SLOWEST_BYTES_S: Final = 131_072  # of a line that counts as alive: 1 Mbit/s
 SYSTEM: Final = {"db.system.name": "postgresql"}
+KEPT_MAX: Final = 300  # statements that a connection keeps prepared, or counts
+KEPT_FROM: Final = 5  # executions of a statement that is not kept from the first one on
+
+_numbers: Final = itertools.count()  # a name is never used twice, whatever became of the first statement
 
 
-class WatchedConnection(psycopg.AsyncConnection[_Row]):
+class Session:
+    """What a connection keeps: its converter of values, its prepared statements, and how often others were executed."""
+
+    def __init__(self, connection: "WatchedConnection") -> None:
+        self.converter = Transformer(connection)
+        self._known: OrderedDict[tuple[bytes, tuple[int, ...]], bytes | int] = OrderedDict()
+
+    def prepare(
+        self, pgconn: PGconn, text: bytes, types: tuple[int, ...], *, at_once: bool
+    ) -> tuple[bytes | None, int]:
+        """Return the name of a statement, None: it has none yet; and how many commands were sent for that."""
+        known, commands = self._known.pop((text, types), 0), 0
+        if isinstance(known, int):
+            known += 1
+            if at_once or known > KEPT_FROM:
+                known = b"engramq_%d" % next(_numbers)
+                pgconn.send_prepare(known, text, types)
+                commands = 1
+        self._known[text, types] = known
+        if len(self._known) > KEPT_MAX:
+            _, oldest = self._known.popitem(last=False)
+            if isinstance(oldest, bytes):
+                pgconn.send_close_prepared(oldest)
+                commands += 1
+        return (known if isinstance(known, bytes) else None), commands
+
+
+class WatchedConnection(psycopg.AsyncConnection[Row]):
     """A connection that says since when somebody waits for its answer, by time.monotonic; None while nobody does.
 
     What a long statement takes on a slow line counts as no wait: the server that still reads one looks like one that
@@ -30,17 +62,12 @@ class WatchedConnection(psycopg.AsyncConnection[_Row]):
     """
 
     waits_since: float | None = None
+    session: Session | None = None  # made by the first exchange; None: nothing is prepared
     _sent_by: float = 0.0  # when a slow line has carried all that was sent
 
-    async def execute(
-        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool = False
-    ) -> psycopg.AsyncCursor[_Row]:
-        """Send a statement, and fetch its answer outside a pipeline."""
-        if isinstance(params, list):
-            parts = (part for value in params for part in (value if isinstance(value, list) else (value,)))
-            length = sum(len(part) for part in parts if isinstance(part, (str, bytes)))
-            self._sent_by = max(self._sent_by, time.monotonic()) + length / SLOWEST_BYTES_S
-        return await super().execute(query, params, prepare=prepare, binary=binary)
+    def note_sent(self, length: int) -> None:
+        """Note that so many bytes were sent."""
+        self._sent_by = max(self._sent_by, time.monotonic()) + length / SLOWEST_BYTES_S
 
     async def wait(self, gen: PQGen[RV], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> RV:
         """Wait for what the server answers."""
@@ -51,84 +78,6 @@ class WatchedConnection(psycopg.AsyncConnection[_Row]):
             self.waits_since = None
 
 
-class TracedConnection(WatchedConnection):
-    """A connection that remembers which statements nobody has fetched from."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.unanswered: set[Span] = set()
-        self.cursor_factory = TracedCursor
-
-    def end_statements(self) -> None:
-        """End those that are still under way: the server has answered them all."""
-        for span in self.unanswered:
-            span.end()
-        self.unanswered.clear()
-
-
-class TracedCursor(psycopg.AsyncRawCursor[_Row]):
-    """A cursor whose statement is a span."""
-
-    _span: Span | None = None
-
-    async def execute(
-        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool | None = None
-    ) -> Self:
-        """Send a statement, and fetch its answer outside a pipeline."""
-        if isinstance(query, bytes):
-            self._span = begun(query)
-            self._statements_under_way().add(self._span)
-        try:
-            return await super().execute(query, params, prepare=prepare, binary=binary)
-        except BaseException as problem:
-            self._end(type(problem).__name__)
-            raise
-
-    async def fetchone(self) -> _Row | None:
-        """Return the next row."""
-        try:
-            row = await super().fetchone()
-        except BaseException as problem:
-            self._end(type(problem).__name__)
-            raise
-        self._end()
-        return row
-
-    async def fetchall(self) -> list[_Row]:
-        """Return all rows that are left."""
-        try:
-            rows = await super().fetchall()
-        except BaseException as problem:
-            self._end(type(problem).__name__)
-            raise
-        self._end()
-        return rows
-
-    def _statements_under_way(self) -> set[Span]:
-        assert isinstance(self.connection, TracedConnection)
-        return self.connection.unanswered
-
-    def _end(self, error: str = "") -> None:
-        if self._span is not None:
-            self._span.end(error)
-            self._statements_under_way().discard(self._span)
-
-
 def begun(query: Query) -> Span:
     """Return the span of a query that is sent now, as PostgreSQL takes it."""
     return part(name_of(query), SpanKind.CLIENT, SYSTEM)
-
-
-@contextmanager
-def sent_together(queries: Sequence[Query]) -> Iterator[None]:
-    """Record queries as spans that all last as long as the block."""
-    spans = [begun(query) for query in queries] if are_recorded() else []
-    error = ""
-    try:
-        yield
-    except BaseException as problem:
-        error = type(problem).__name__
-        raise
-    finally:
-        for span in spans:
-            span.end(error)

@@ -26,14 +26,16 @@ from psycopg.types.numeric import Int4
 
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db.errors import Meaning, meaning
+from engramq.workers.db.exchange import Exchange
+from engramq.workers.db.exchange import Sent as Sent
 from engramq.workers.db.queries import Query, native, sql
+from engramq.workers.db.statements import Row as Row
+from engramq.workers.db.statements import WatchedConnection
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.queue.contract import Lease
 
-Row = dict[str, Any]
 Jsonb = psycopg_json.Jsonb
 Connection = psycopg.AsyncConnection[Row]
-Sent = psycopg.AsyncCursor[Row]  # a query on its way: `fetchall` waits for its rows, `fetchone` for the first or None
 AtEnd = Callable[[bool], None]  # gets whether what a transaction wrote is kept: False when it was surely rolled back
 
 BEGIN: Final = sql("begin")
@@ -42,7 +44,6 @@ BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
 COMMIT: Final = sql("commit")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
 ISO_DATES: Final = sql("iso_dates")
-NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
 
 _INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
@@ -66,8 +67,6 @@ _NO_CHANGES: Final[Mapping[str, str]] = {}
 
 # What each transaction of a connection has to set; of those through a pooler alone.
 pooled_settings_of: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()
-# The names of the statements that lookups.py has prepared on a connection.
-prepared_lookups: Final[WeakKeyDictionary[Connection, dict[Query, bytes]]] = WeakKeyDictionary()
 
 
 def loads(data: str | bytes | bytearray) -> Any:
@@ -112,10 +111,16 @@ Answer: TypeAlias = str | bytes | None  # JSON; None where the query found nothi
 
 async def execute(
     connection: Connection, query: Query, values: Mapping[str, Any], *, prepare: bool | None = None
-) -> Sent:
+) -> psycopg.AsyncCursor[Row]:
     """Execute a query with the values of its parameters, which are written %(name)s, on a connection of a pool."""
     text, parameters = native(query)
     return await connection.execute(text, [values[name] for name in parameters], prepare=prepare)
+
+
+def send(exchange: Exchange, query: Query, values: Mapping[str, Any], *, at_once: bool = False) -> Sent:
+    """Send a query with the values of its parameters; `at_once`: it is prepared now."""
+    text, parameters = native(query)
+    return exchange.send(text, [values[name] for name in parameters], at_once=at_once)
 
 
 def settings_to_take(connection: Connection, changes: Mapping[str, str] = _NO_CHANGES) -> dict[str, str] | None:
@@ -133,22 +138,23 @@ def settings_to_take(connection: Connection, changes: Mapping[str, str] = _NO_CH
 
 
 async def ask(
-    connection: Connection, query: Query, values: Mapping[str, Any], changes: Mapping[str, str] = _NO_CHANGES
+    connection: WatchedConnection, query: Query, values: Mapping[str, Any], changes: Mapping[str, str] = _NO_CHANGES
 ) -> list[Row]:
     """Return the rows of a query that is a transaction of its own; `changes` count behind a pooler alone.
 
     Raises psycopg.Error.
     """
     settings = settings_to_take(connection, changes)
-    if settings is None:
-        return await (await execute(connection, query, values)).fetchall()
+    exchange = Exchange(connection, prepares=settings is None)
     try:
-        async with connection.pipeline():
-            await connection.execute(BEGIN, prepare=False)
-            await execute(connection, "take_settings", settings, prepare=False)
-            cursor = await execute(connection, query, values)
-            await connection.execute(COMMIT, prepare=False)
-        return await cursor.fetchall()
+        if settings is not None:
+            exchange.send(BEGIN)
+            send(exchange, "take_settings", settings)
+        sent = send(exchange, query, values)
+        if settings is not None:
+            exchange.send(COMMIT)
+        await exchange.end()
+        return await sent.fetchall()
     except BaseException:
         await connection.close()  # in a transaction that has failed, or nobody knows where
         raise
@@ -162,7 +168,7 @@ class Transaction:
     itself, as %(writer)s. `at_end` learns how a write ended. `viewer`: whose private rows it sees.
     """
 
-    connection: Connection
+    exchange: Exchange
     namespace: str
     tenant: Int4
     writer: str = SYSTEM_PRINCIPAL
@@ -175,9 +181,7 @@ class Transaction:
     async def send(self, query: Query, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
         known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer, **self.viewer._asdict()}
-        known |= values
-        text, parameters = native(query)
-        return await self.connection.execute(text, [known[name] for name in parameters], prepare=self.by_keys or None)
+        return send(self.exchange, query, known | values, at_once=self.by_keys)
 
     @asynccontextmanager
     async def seeing(self, viewer: Viewer) -> AsyncIterator[None]:
@@ -193,8 +197,8 @@ class Transaction:
             await self.send("show_private")
             return
         for name, owner in self.viewer._asdict().items():
-            literal = composing.Literal(owner).as_string(self.connection)
-            await self.connection.execute(f"set local app.{name} to {literal}".encode(), prepare=False)
+            literal = composing.Literal(owner).as_string(self.exchange.connection)
+            self.exchange.send(f"set local app.{name} to {literal}".encode())
 
     async def limit_statements(self, seconds: float) -> None:
         """Let each statement that follows take at most so long; the server then ends it with QueryCanceled."""
@@ -223,7 +227,7 @@ class Transaction:
 
 @asynccontextmanager
 async def transaction(
-    connection: Connection,
+    connection: WatchedConnection,
     namespace: str,
     tenant: Int4,
     *,
@@ -242,44 +246,40 @@ async def transaction(
     Raises psycopg.Error, also when the number is not this namespace's (see `enter_tenant`); CommitUnknown instead when
     the connection was lost during COMMIT; LeaseLost.
     """
-    pipeline = connection.pipeline()
-    await pipeline.__aenter__()
+    settings = settings_to_take(connection, AT_LENGTH if at_length else _NO_CHANGES) if pooled_settings_of else None
+    exchange = Exchange(connection, prepares=settings is None)
     committing = False
-    committed: psycopg.AsyncCursor[Row] | None = None
     try:
-        begin = BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN
-        await connection.execute(begin, prepare=False)
-        changes = AT_LENGTH if at_length else _NO_CHANGES
-        if pooled_settings_of and (settings := settings_to_take(connection, changes)) is not None:
-            await execute(connection, "take_settings", settings, prepare=False)
-        opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer, by_keys=by_keys)
+        exchange.send(BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN, at_once=True)
+        if settings is not None:
+            send(exchange, "take_settings", settings)
+        opened = Transaction(exchange, namespace, tenant, sharded=sharded, viewer=viewer, by_keys=by_keys)
         if tenant != NOBODY:  # a transaction that has entered none sees nothing
             if sharded:  # Citus tells its nodes what a statement sets, not what a function does
                 # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.
-                await connection.execute(ENTER_NODES % int(tenant), prepare=False)
+                exchange.send(ENTER_NODES % int(tenant))
                 await opened._show_private()
             await opened.send("enter_for_lookups" if by_keys else "enter_tenant")
         yield opened
         if opened.lease is not None:
             opened.lease.require(COMMIT_LEASE_S)
         committing = not read_only
-        committed = await connection.execute(COMMIT, prepare=False)
-        await pipeline.__aexit__(None, None, None)
+        committed = exchange.send(COMMIT, at_once=True)
+        await exchange.end()
     except Exception as error:
         # COMMIT comes in the same pipeline as what failed, so the server skips it.
         with suppress(psycopg.Error):
-            if committed is None:
-                await pipeline.__aexit__(None, None, None)
+            await exchange.end()
         if committing and _may_have_committed(connection, error):
             raise CommitUnknown from error
         if isinstance(error, psycopg.errors.InvalidSqlStatementName):
-            await connection.close()  # somebody dropped statements that the driver counts on
+            await connection.close()  # somebody dropped statements that are counted on
         await _roll_back(connection)
         raise
     except BaseException:
         await connection.close()  # cancelled: nobody may wait for the server now
         raise
-    if committed.statusmessage != COMMIT.decode().upper():
+    if committed.result is None or committed.result.command_status != COMMIT.upper():
         raise psycopg.errors.InFailedSqlTransaction("the transaction had failed before its end")
 
 
@@ -290,21 +290,16 @@ def _may_have_committed(connection: Connection, error: Exception) -> bool:
     return connection.broken or (connection in pooled_settings_of and meaning(error) is Meaning.GONE)
 
 
-async def _roll_back(connection: Connection) -> None:
-    """Roll the transaction back.
-
-    The driver drops all prepared statements after a ROLLBACK, in case a table had changed. Where the server has
-    refused nothing, as when a handler does, that is spared: the ROLLBACK goes past the driver. Where it has, the driver
-    may believe in statements that the server never saw, so they are dropped, at once, and lookups forget theirs.
+async def _roll_back(connection: WatchedConnection) -> None:
+    """Roll the transaction back. Where the server has refused something it may not have prepared what it was to, or a
+    table may have changed: all statements that are prepared are dropped.
     """
-    status = connection.info.transaction_status
+    status, command = connection.info.transaction_status, b"rollback"
+    if connection.closed or status == psycopg.pq.TransactionStatus.IDLE:
+        return
+    if status == psycopg.pq.TransactionStatus.INERROR:
+        connection.session = None
+        command = b"rollback; deallocate all"
     with suppress(psycopg.Error):
-        if connection.closed:
-            return
-        if status == psycopg.pq.TransactionStatus.INTRANS:
-            connection.pgconn.send_query(b"rollback")
-            await connection.wait(generators.execute(connection.pgconn))
-        elif status == psycopg.pq.TransactionStatus.INERROR:
-            await connection.rollback()
-            await connection.execute(NOTHING, prepare=False)  # the driver drops statements before the next one
-            prepared_lookups.pop(connection, None)
+        connection.pgconn.send_query(command)
+        await connection.wait(generators.execute(connection.pgconn))

@@ -92,7 +92,3 @@ select set_config('synchronous_commit', 'off', true)
 -- Have times written as the driver reads them. A pooler keeps that for its client; what a transaction sets the driver
 -- hears of too late.
 select set_config('datestyle', 'ISO, MDY', false)
-
--- name: nothing
--- Ask nothing.
-select

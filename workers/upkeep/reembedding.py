@@ -17,7 +17,8 @@ from engramq.schemas.faults import EngramqError
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
 from engramq.workers.db.reembedding import ReembeddingRight
-from engramq.workers.db.transaction import AT_LENGTH, Connection, Row, Transaction, ask, execute, settings_to_take
+from engramq.workers.db.statements import WatchedConnection
+from engramq.workers.db.transaction import AT_LENGTH, Row, Transaction, ask, execute, settings_to_take
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.pending import Vectorized, embed_rows
@@ -136,7 +137,7 @@ class Reembedding:
     async def _alone(self, query: str, **values: object) -> list[Row]:
         """Ask what may take long."""
 
-        async def look(connection: Connection) -> list[Row]:
+        async def look(connection: WatchedConnection) -> list[Row]:
             if settings_to_take(connection) is None:
                 await execute(connection, "build_settings", {"timeout": COUNT_MAX})
             return await ask(connection, query, values, {**AT_LENGTH, "statement_timeout": COUNT_MAX})

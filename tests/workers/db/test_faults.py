@@ -25,6 +25,7 @@ from engramq.workers.db import ledger
 from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
+from engramq.workers.db.exchange import Exchange
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import Assignment, LeaseLost, ResultUnknown
@@ -88,15 +89,15 @@ async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
 ) -> None:
     once = assignment(Forget(memory_id="x"))
     lost = 0
-    run = psycopg.AsyncPipeline.__aexit__
+    run = Exchange.end
 
-    async def losing(self: psycopg.AsyncPipeline, *arguments: object) -> None:
+    async def losing(self: Exchange) -> None:
         """Let COMMIT happen, and lose the connection before its answer is believed."""
         nonlocal lost
-        await run(self, *arguments)  # type: ignore[arg-type]
-        if not lost and arguments == (None, None, None) and notes(database) == 1:
+        await run(self)
+        if not lost and notes(database) == 1:
             lost += 1
-            self._conn.pgconn.finish()
+            self.connection.pgconn.finish()
             raise psycopg.OperationalError("the connection is lost")
 
     told: list[bool] = []
@@ -105,7 +106,7 @@ async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
         tx.at_end.append(told.append)
         return await note(tx)
 
-    monkeypatch.setattr(psycopg.AsyncPipeline, "__aexit__", losing)
+    monkeypatch.setattr(Exchange, "end", losing)
     recorded = await run_once(store, once, effect)
     assert lost == 1
     assert told[0] is True  # what may be committed counts as kept

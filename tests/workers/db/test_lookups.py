@@ -60,7 +60,7 @@ async def test_statements_outlive_a_transaction_that_was_undone(store: Store) ->
 async def test_statements_that_somebody_dropped_are_prepared_again(store: Store) -> None:
     async def drop(tx: Transaction) -> None:
         await tx.rows(b"select 1 as one")
-        await tx.connection.execute(b"deallocate all", prepare=False)
+        await tx.rows(b"deallocate all")
 
     for _ in range(2):
         assert len(await store.look_up("a", [Lookup(ECHO, VALUES)])) == 1

@@ -16,6 +16,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Verification
+from engramq.workers.db.exchange import Exchange
 from engramq.workers.db.transaction import Sent, Transaction
 from tests.assignments import OWNER, assignment
 from tests.conftest import Database
@@ -84,9 +85,7 @@ class Steps:
         patch.setattr(Transaction, "send", sending)
 
     async def _cause(self, tx: Transaction) -> None:
-        pipeline = tx.connection._pipeline
-        assert pipeline is not None
-        await pipeline.sync()  # what was sent so far is done by the server
+        await tx.exchange.send(b"select").fetchall()  # what was sent so far is done by the server
         self.caused += 1
         await self._fault(self._world)
         assert places(self._world) == UNTRUSTED  # whatever the transaction did is not there
@@ -147,18 +146,18 @@ async def test_a_session_that_ends_at_commit_leaves_one_copy_and_one_entry(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory_id = await researched(world)
-    run = psycopg.AsyncPipeline.__aexit__
+    run = Exchange.end
     lost = 0
 
-    async def losing(self: psycopg.AsyncPipeline, *arguments: object) -> None:
+    async def losing(self: Exchange) -> None:
         nonlocal lost
-        await run(self, *arguments)  # type: ignore[arg-type]
+        await run(self)
         if not lost and places(world) == TRUSTED:
             lost += 1
-            self._conn.pgconn.finish()
+            self.connection.pgconn.finish()
             raise psycopg.OperationalError("the connection is lost")
 
-    monkeypatch.setattr(psycopg.AsyncPipeline, "__aexit__", losing)
+    monkeypatch.setattr(Exchange, "end", losing)
     reply = await world.ask(Promoted, PromoteMemory(record_id=memory_id))
     assert (lost, reply.status) == (1, "promoted")
     assert places(world) == TRUSTED

@@ -256,12 +256,12 @@ async def test_stats_read_no_memory(scene: Scene) -> None:
     scene.world.rows("analyze memories")  # else nobody knows that none of them ends
 
     async def rows_read(tx: Transaction) -> int:
-        row = await (await tx.connection.execute(ROWS_READ)).fetchone()
+        row = await tx.row(ROWS_READ)
         assert row is not None
         return int(row["rows"])
 
     async def rows_counted(tx: Transaction) -> int:
-        await tx.connection.execute(b"set local enable_seqscan = off")  # three rows are read faster than an index
+        await tx.send(b"set local enable_seqscan = off")  # three rows are read faster than an index
         before = await rows_read(tx)
         counted = await counts(tx)
         assert (counted["memories"], counted["projects"][0].memories) == (3, 3)

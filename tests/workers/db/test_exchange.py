@@ -1,0 +1,84 @@
+"""Statements past the driver's cursors: when they travel, what becomes of an error, and what is kept prepared."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from engramq.workers.db import statements
+from engramq.workers.db.database import Store
+from engramq.workers.db.exchange import Exchange
+from engramq.workers.db.statements import WatchedConnection
+from engramq.workers.db.transaction import Transaction
+
+PREPARED = b"select statement from pg_prepared_statements where not from_sql"
+
+
+async def forget(connection: WatchedConnection) -> None:
+    """Have nothing prepared."""
+    connection.session = None
+    await connection.execute(b"deallocate all")
+
+
+async def test_what_is_sent_waits_for_nothing_until_an_answer_is_wanted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = 0
+    wait = WatchedConnection.wait
+
+    async def counted(self: WatchedConnection, *arguments: Any, **named: Any) -> Any:
+        nonlocal waits
+        waits += 1
+        return await wait(self, *arguments, **named)
+
+    async def several(tx: Transaction) -> list[int]:
+        sent = [await tx.send(b"select %(it)s::int as it", it=number) for number in range(9)]
+        assert waits == 0
+        return [row["it"] for each in sent for row in await each.fetchall()]
+
+    await store.write("a", lambda tx: tx.rows(b"select"))  # the namespace gets its number
+    monkeypatch.setattr(WatchedConnection, "wait", counted)
+    assert await store.write("a", several) == list(range(9))
+    assert waits <= 10  # for each answer at most, and COMMIT
+
+
+async def test_an_error_comes_with_the_next_answer_and_the_connection_serves_on(store: Store) -> None:
+    async def divide(tx: Transaction) -> None:
+        before = await tx.send(b"select 1 as one")
+        await tx.send(b"select 1 / %(zero)s::int", zero=0)
+        after = await tx.send(b"select 2 as two")
+        assert await before.fetchone() == {"one": 1}
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await after.fetchall()
+        await after.fetchall()
+
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await store.write("a", divide)
+        assert await store.read("a", lambda tx: tx.row(b"select 3 as three")) == {"three": 3}
+
+
+async def test_a_connection_keeps_so_many_statements_prepared_and_no_more(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "KEPT_MAX", 3)
+    async with store._pool.connection() as connection:
+        await forget(connection)
+        for number in range(6):
+            exchange = Exchange(connection)
+            exchange.send(b"select %d" % number, at_once=True)
+            await exchange.end()
+        kept = await (await connection.execute(PREPARED)).fetchall()
+    assert sorted(row["statement"] for row in kept) == ["select 3", "select 4", "select 5"]
+
+
+async def test_a_statement_is_prepared_once_it_was_executed_often(store: Store) -> None:
+    async with store._pool.connection() as connection:
+        await forget(connection)
+        counts = []
+        for _ in range(statements.KEPT_FROM + 1):
+            exchange = Exchange(connection)
+            exchange.send(b"select 7")
+            await exchange.end()
+            counts.append(len(await (await connection.execute(PREPARED)).fetchall()))
+    assert counts == [0] * statements.KEPT_FROM + [1]
