@@ -1,21 +1,29 @@
-"""Serve HTTP: MCP, REST, the page, health and metrics, for whom the settings let in."""
+"""Serve HTTP: MCP, REST, the page, health and metrics, for whom the settings let in.
+
+The SDK (20 MB and .4 s of CPU) and the page (5 MB) are loaded for the first who asks for them.
+"""
+
+from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from anyio import to_thread
 from redis.asyncio import Redis
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engramq.gateway.http import HttpServer, health_routes, http_server, receipt_key_route
 from engramq.gateway.identity.authorization import settings_caller
 from engramq.gateway.identity.bearer import METADATA_PATHS, Authenticator, Bearer, Resource, TokenAuthenticator
 from engramq.gateway.identity.local_peer import Account, home_token
+from engramq.gateway.late import Late
 from engramq.gateway.limits import call_limits
 from engramq.gateway.mcp.http_wire import HttpWire
-from engramq.gateway.mcp.listing import profile_of
-from engramq.gateway.mcp.server import build_server, http_caller, sdk_app
+from engramq.gateway.mcp.listing import Profile, profile_of
 from engramq.gateway.mcp.wire import ToolCalls
 from engramq.gateway.metrics import GatewayMetrics
 from engramq.gateway.overview import AskHealth
@@ -25,7 +33,6 @@ from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.rest.app import OPENAPI_PATH, Rest
 from engramq.gateway.router import HEALTH_PATHS, METRICS_PATH, RECEIPT_KEY_PATH, Authenticate, Routes
 from engramq.gateway.service import Service
-from engramq.gateway.ui.page import PageApp
 from engramq.schemas.checks import Health
 from engramq.schemas.commands import OPERATOR_TOOLS, ReceiptKey, ReceiptKeyShown
 from engramq.schemas.envelope import Answer
@@ -35,6 +42,9 @@ from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Settings
 from engramq.schemas.uploads import PageFiles
 from engramq.schemas.vocabulary import Detail
+
+if TYPE_CHECKING:
+    from engramq.gateway.mcp.server import SdkApp
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +71,6 @@ class Web:
         limits = call_limits(settings, authenticated=authenticator is not None)
         observed = replace(self.service, limits=limits, observe=metrics.count_call)
         service = replace(observed, style=ReplyStyle(settings.detail, settings.reply_chars))
-        server = build_server(service, profile, http_caller)
         # Of the same limits: a caller has one share, whatever the door.
         whole = replace(observed, style=WHOLE)
         open_paths = {*HEALTH_PATHS, OPENAPI_PATH, RECEIPT_KEY_PATH}
@@ -78,11 +87,12 @@ class Web:
             beside += resource.routes()
             open_paths |= {*METADATA_PATHS}
             authenticate = Bearer(authenticator, resource).authenticate
-        sdk = sdk_app(server, beside)
+        calls = ToolCalls(service.call, profile.tools, (*profile.unlisted, *OPERATOR_TOOLS))
+        mcp = HttpWire(partial(_sdk_app, service, profile), calls)
         routes = Routes(
             authenticate=authenticate,
-            mcp=HttpWire(sdk, ToolCalls(service.call, profile.tools, (*profile.unlisted, *OPERATOR_TOOLS))),
-            others=sdk,
+            mcp=mcp,
+            others=Starlette(routes=beside, lifespan=mcp.running),
             rest=Rest(whole),
             page=self._page(whole, authenticator, account),
             open_paths=frozenset(open_paths),
@@ -91,16 +101,27 @@ class Web:
 
     def _page(self, service: Service, authenticator: Authenticator, account: Account | None) -> ASGIApp:
         """Return the page; `account`: whose processes need no token."""
-        return PageApp(
-            service,
-            self.overview,
-            authenticator=authenticator,
-            account=account,
-            redis=self.redis,
-            keys=self.keys,
-            settings=self.settings,
-            files=self.files,
-        )
+
+        def make() -> ASGIApp:
+            from engramq.gateway.ui.page import PageApp  # noqa: PLC0415 - see above
+
+            return PageApp(
+                service,
+                self.overview,
+                authenticator=authenticator,
+                account=account,
+                redis=self.redis,
+                keys=self.keys,
+                settings=self.settings,
+                files=self.files,
+            )
+
+        page = Late(partial(to_thread.run_sync, make))
+
+        async def show(scope: Scope, receive: Receive, send: Send) -> None:
+            await (await page.get())(scope, receive, send)
+
+        return show
 
     async def _health(self) -> Health:
         """Return what everybody may know of that."""
@@ -131,6 +152,12 @@ class Web:
                 from engramq.gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
 
                 return jwt_authenticator(self.settings)
+
+
+def _sdk_app(service: Service, profile: Profile) -> SdkApp:
+    from engramq.gateway.mcp.server import SdkApp, build_server, http_caller  # noqa: PLC0415 - see above
+
+    return SdkApp(build_server(service, profile, http_caller))
 
 
 def _token_of(home: Path) -> str | None:

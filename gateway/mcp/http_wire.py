@@ -1,17 +1,29 @@
-"""Serve MCP over HTTP: tool calls by wire.py, everything else by the SDK's application."""
+"""Serve MCP over HTTP: tool calls by wire.py, everything else by the SDK's application.
 
-from typing import Final
+That is loaded for the first client that needs it, as in lines.py.
+"""
 
-import mcp_types as types
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup, TaskStatus
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from engramq.gateway.identity.authorization import CALLER
+from engramq.gateway.late import Late
 from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS
-from engramq.gateway.mcp.server import dump_model, message_of
 from engramq.gateway.mcp.wire import INVALID_REQUEST, METHOD, TOO_LARGE, CallRequest, Refusal, ToolCalls
 from engramq.gateway.router import while_there
 from engramq.schemas import limits
+
+if TYPE_CHECKING:
+    from engramq.gateway.mcp.server import SdkApp
 
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
@@ -21,14 +33,34 @@ _OLDER: Final = frozenset({b"", *(version.encode() for version in HANDSHAKE_VERS
 
 
 class HttpWire:
-    """Serves MCP_PATH: answers calls and refuses what is no message; `app` answers everything else.
+    """Serves MCP_PATH within `running`: answers calls and refuses what is no message; the SDK answers everything else.
 
     The SDK would open a silent stream for a GET, which lasts until the client leaves, even after its token was revoked.
     """
 
-    def __init__(self, app: ASGIApp, calls: ToolCalls) -> None:
-        self._app = app
+    def __init__(self, make_sdk: Callable[[], SdkApp], calls: ToolCalls) -> None:
+        """`make_sdk` is called in a thread."""
+        self._make_sdk = make_sdk
         self._calls = calls
+        self._sdk: Late[SdkApp]
+
+    @asynccontextmanager
+    async def running(self, _app: object) -> AsyncIterator[None]:
+        """Run what the SDK has begun for the length of the block."""
+        async with anyio.create_task_group() as tasks:
+            self._sdk = Late(lambda: self._start_sdk(tasks))
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _start_sdk(self, tasks: TaskGroup) -> SdkApp:
+        async def run(*, task_status: TaskStatus[SdkApp]) -> None:
+            sdk = await to_thread.run_sync(self._make_sdk)
+            async with sdk.running():
+                task_status.started(sdk)
+                await anyio.sleep_forever()
+
+        started: SdkApp = await tasks.start(run)
+        return started
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or pass it on."""
@@ -47,15 +79,17 @@ class HttpWire:
         body = b"".join(parts)
         is_large = len(body) > limits.BODY_BYTES
         read = Refusal(INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(body, scope[CALLER])
-        message = message_of(read) if isinstance(read, dict) else read
-        if isinstance(message, Refusal):
-            await Response(message.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
-        elif isinstance(message, CallRequest) and (accept := _read_accept(scope, message)) is not None:
-            await self._answer(message, accept, receive, send)
-        else:
-            if isinstance(message, types.JSONRPCRequest):  # its id may have been written as 1.0
-                body = dump_model(message)
-            await self._app(scope, _again(body, receive), send)
+        if isinstance(read, CallRequest) and (accept := _read_accept(scope, read)) is not None:
+            await self._answer(read, accept, receive, send)
+            return
+        if not isinstance(read, Refusal):
+            sdk = await self._sdk.get()
+            whole = sdk.body_of(read, body) if isinstance(read, dict) else body
+            if not isinstance(whole, Refusal):
+                await sdk(scope, _again(whole, receive), send)
+                return
+            read = whole
+        await Response(read.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
 
     async def _answer(self, request: CallRequest, accept: bytes, receive: Receive, send: Send) -> None:
         """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""

@@ -4,7 +4,8 @@ One server object serves both protocol eras. No state is kept by transport sessi
 is made (a stdio session), or from the request (HTTP). No other module knows the SDK's server.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import anyio
@@ -16,8 +17,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import Receive, Scope, Send
 
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
@@ -81,20 +81,36 @@ def http_caller(ctx: Context) -> Caller:
     return caller
 
 
-def sdk_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:
-    """Return the SDK's application at MCP_PATH, with `routes` beside it; it must be run with its lifespan.
+class SdkApp:
+    """The SDK's application at MCP_PATH, to be used within `running`.
 
     Every request stands alone in both eras, so that any replica can answer it. Replies are plain JSON. Host and Origin
     are checked by the caller, for every route alike.
     """
-    return server.streamable_http_app(
-        streamable_http_path=MCP_PATH,
-        json_response=True,
-        stateless_http=True,
-        max_request_body_size=limits.BODY_BYTES,
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        custom_starlette_routes=list(routes),
-    )
+
+    def __init__(self, server: McpServer) -> None:
+        self._app = server.streamable_http_app(
+            streamable_http_path=MCP_PATH,
+            json_response=True,
+            stateless_http=True,
+            max_request_body_size=limits.BODY_BYTES,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+
+    def running(self) -> AbstractAsyncContextManager[object]:
+        """Return the context in which it answers."""
+        return self._app.router.lifespan_context(self._app)
+
+    def body_of(self, message: dict[str, Any], body: bytes) -> bytes | Refusal:
+        """Return the body of a message as the SDK takes it, or the refusal of what is none."""
+        whole = message_of(message)
+        if isinstance(whole, types.JSONRPCRequest):  # its id may have been written as 1.0
+            return dump_model(whole)
+        return whole if isinstance(whole, Refusal) else body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._app(scope, receive, send)
 
 
 class _SdkMethods:

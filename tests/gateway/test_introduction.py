@@ -101,7 +101,15 @@ def test_words_of_the_protocol_are_those_of_the_sdk() -> None:
     }
 
 
-def test_a_gateway_of_stdio_loads_neither_the_sdk_nor_a_web_server() -> None:
-    program = "import sys, engramq.deploy.cli.gateway; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "late"),
+    [
+        ("deploy.cli.gateway", {"mcp", "mcp_types", "pydantic", "starlette", "uvicorn"}),
+        ("gateway.web", {"mcp", "mcp_types", "pydantic", "jinja2"}),
+    ],
+    ids=["stdio", "http"],
+)
+def test_a_gateway_loads_nothing_that_its_clients_may_never_need(module: str, late: set[str]) -> None:
+    program = f"import sys, engramq.{module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"mcp", "mcp_types", "pydantic", "starlette", "uvicorn"} & set(loaded)
+    assert not late & set(loaded)
