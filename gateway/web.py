@@ -88,7 +88,7 @@ class Web:
             open_paths |= {*METADATA_PATHS}
             authenticate = Bearer(authenticator, resource).authenticate
         calls = ToolCalls(service.call, profile.tools, (*profile.unlisted, *OPERATOR_TOOLS))
-        mcp = HttpWire(partial(_sdk_app, service, profile), calls)
+        mcp = HttpWire(partial(_sdk_app, service, profile), calls, profile)
         routes = Routes(
             authenticate=authenticate,
             mcp=mcp,

@@ -1,13 +1,13 @@
-"""Serve MCP over HTTP: tool calls by wire.py, everything else by the SDK's application.
+"""Serve MCP over HTTP: calls by wire.py, a client's introduction and lists by listing.py.
 
-That is loaded for the first client that needs it, as in lines.py.
+Everything else is answered by the SDK's application, which is loaded for the first client that needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import to_thread
@@ -17,8 +17,18 @@ from starlette.types import Message, Receive, Scope, Send
 
 from engramq.gateway.identity.authorization import CALLER
 from engramq.gateway.late import Late
-from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS
-from engramq.gateway.mcp.wire import INVALID_REQUEST, METHOD, TOO_LARGE, CallRequest, Refusal, ToolCalls
+from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS, Introduction, Profile
+from engramq.gateway.mcp.wire import (
+    INVALID_REQUEST,
+    METHOD,
+    TOO_LARGE,
+    CallRequest,
+    Refusal,
+    ToolCalls,
+    as_request_id,
+    dump,
+    is_notification,
+)
 from engramq.gateway.router import while_there
 from engramq.schemas import limits
 
@@ -38,10 +48,11 @@ class HttpWire:
     The SDK would open a silent stream for a GET, which lasts until the client leaves, even after its token was revoked.
     """
 
-    def __init__(self, make_sdk: Callable[[], SdkApp], calls: ToolCalls) -> None:
-        """`make_sdk` is called in a thread."""
+    def __init__(self, make_sdk: Callable[[], SdkApp], calls: ToolCalls, profile: Profile | None) -> None:
+        """`make_sdk` is called in a thread; `profile`: what is listed here, None where the SDK lists."""
         self._make_sdk = make_sdk
         self._calls = calls
+        self._profile = profile
         self._sdk: Late[SdkApp]
 
     @asynccontextmanager
@@ -82,6 +93,9 @@ class HttpWire:
         if isinstance(read, CallRequest) and (accept := _read_accept(scope, read)) is not None:
             await self._answer(read, accept, receive, send)
             return
+        if isinstance(read, dict) and (response := self._introduce(read, scope)) is not None:
+            await response(scope, receive, send)
+            return
         if not isinstance(read, Refusal):
             sdk = await self._sdk.get()
             whole = sdk.body_of(read, body) if isinstance(read, dict) else body
@@ -90,6 +104,18 @@ class HttpWire:
                 return
             read = whole
         await Response(read.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
+
+    def _introduce(self, message: dict[str, Any], scope: Scope) -> Response | None:
+        """Return the response to what a client asks before it calls, None where the SDK has to answer."""
+        if self._profile is None or _read_accept(scope, None) is None:
+            return None
+        if is_notification(message):  # of nothing: no state is kept
+            return Response(None, 202, None, "application/json")
+        version = "" if message.get("method") == "initialize" else HANDSHAKE_VERSIONS[-1]
+        result = Introduction(self._profile, scope[CALLER].principal, version).answer(message)
+        if result is None or as_request_id(message.get("id")) is None:
+            return None
+        return Response(dump({"jsonrpc": "2.0", "id": message["id"], "result": result}), 200, None, "application/json")
 
     async def _answer(self, request: CallRequest, accept: bytes, receive: Receive, send: Send) -> None:
         """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""
@@ -112,8 +138,8 @@ class HttpWire:
         await send({"type": "http.response.body", "body": answer})
 
 
-def _read_accept(scope: Scope, call: CallRequest) -> bytes | None:
-    """Return what the client accepts; None where the SDK has to judge the headers of a call."""
+def _read_accept(scope: Scope, call: CallRequest | None) -> bytes | None:
+    """Return what the client accepts; None where the SDK has to judge the headers of a call, or of an older message."""
     headers: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _JUDGED and headers.setdefault(name, value) != value:
@@ -121,8 +147,8 @@ def _read_accept(scope: Scope, call: CallRequest) -> bytes | None:
                 return None
             headers[name] += b", " + value  # a list, which may come in parts
     version, accept = headers.get(b"mcp-protocol-version", b""), headers.get(b"accept", b"").lower()
-    if call.version is None:
-        is_routed = version in _OLDER
+    if call is None or call.version is None:
+        is_routed = version in _OLDER and (call is not None or b"mcp-method" not in headers)
     else:
         names = (version, headers.get(b"mcp-method"), headers.get(b"mcp-name"))
         is_routed = names == (call.version.encode(), METHOD.encode(), call.tool.name.encode())

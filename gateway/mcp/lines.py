@@ -29,6 +29,7 @@ from engramq.gateway.mcp.wire import (
     Write,
     as_request_id,
     dump,
+    is_notification,
 )
 from engramq.gateway.service import Service
 from engramq.gateway.stdio_sessions import Line
@@ -107,7 +108,7 @@ class _LineClient:
 
     async def _take(self, message: dict[str, Any]) -> None:
         """Answer what is no call, or have the SDK do it."""
-        if _is_notification(message):
+        if is_notification(message):
             if message["method"] == "notifications/cancelled" and self._cancel(message.get("params", {})):
                 return
             if self._sdk is None and self._introduction.version:
@@ -166,11 +167,6 @@ def _key(request_id: RequestId) -> RequestId:
     with suppress(ValueError):
         return int(request_id)
     return request_id
-
-
-def _is_notification(message: dict[str, Any]) -> bool:
-    is_message = message.get("jsonrpc") == "2.0" and isinstance(message.get("method"), str)
-    return is_message and "id" not in message and isinstance(message.get("params", {}), dict)
 
 
 def _load_sdk() -> ModuleType:

@@ -269,20 +269,23 @@ PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"  # in th
 class Introduction:
     """The messages that a client sends before it calls: `initialize`, then lists, none of them unusual."""
 
-    def __init__(self, profile: Profile, principal: Principal) -> None:
+    def __init__(self, profile: Profile, principal: Principal, version: str = "") -> None:
+        """`version`: the protocol's, once the client has introduced itself."""
         self._profile = profile
         self._principal = principal
-        self.version = ""  # the protocol's, once the client has introduced itself
+        self.version = version
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result of a request, None where the SDK has to answer."""
         method, params = message.get("method"), message.get("params", {})
         if message.get("jsonrpc") != "2.0" or not isinstance(params, dict):
             return None
+        meta = params.get("_meta", {})
+        if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY in meta:
+            return None
         if method == "initialize":
             return self._introduce(params)
-        meta = params.get("_meta", {})
-        if not self.version or params.keys() - {"_meta"} or not isinstance(meta, dict) or PROTOCOL_VERSION_KEY in meta:
+        if not self.version or params.keys() - {"_meta"}:
             return None
         if method == "ping":
             return {}

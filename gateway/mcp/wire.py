@@ -1,9 +1,9 @@
 """Answer every tool call ahead of the MCP SDK, and leave it every other message.
 
 For example, `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "guide"}}` is answered here, which
-takes .4 to .6 ms of CPU less than the SDK. In lines listing.py answers `initialize` and lists. All else is the SDK's,
-which over HTTP takes bytes and parses them again, and refuses calls of unknown tools, versions and headers. What would
-leave its sender without an answer, and JSON-RPC batches, are refused here.
+takes .4 to .6 ms of CPU less than the SDK. listing.py answers `initialize` and lists. All else is the SDK's, which over
+HTTP takes bytes and parses them again, and refuses calls of unknown tools, versions and headers. What would leave its
+sender without an answer, and JSON-RPC batches, are refused here.
 """
 
 import json
@@ -46,6 +46,12 @@ def dump(message: Any) -> bytes:
 def as_request_id(value: object) -> RequestId | None:
     """Return what may be an id, None for anything else."""
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
+def is_notification(message: dict[str, Any]) -> bool:
+    """Say whether a message is a notification, and well made."""
+    is_message = message.get("jsonrpc") == "2.0" and isinstance(message.get("method"), str)
+    return is_message and "id" not in message and isinstance(message.get("params", {}), dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A client's introduction and lists over stdio: answered as the SDK answers them, without it."""
+"""A client's introduction and lists: answered as the SDK answers them, without it."""
 
 import json
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, SERVER_INFO_META_KEY
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
+from engramq.gateway import web
 from engramq.gateway.identity.authorization import Caller, local_caller, untrusted_caller
 from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS, Introduction, profile_of
 from engramq.gateway.mcp.server import SdkStream
@@ -17,7 +18,7 @@ from engramq.gateway.mcp.wire import MODERN_VERSIONS, Refusal
 from engramq.gateway.run import Gateway
 from engramq.gateway.service import Service
 from tests.gateway.test_lines import BOUND_S, CLIENT, INITIALIZE, INITIALIZED, conversation
-from tests.gateway.wire import ENVELOPE
+from tests.gateway.wire import ENVELOPE, encoded, exchange, headers_of, running
 
 LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 VERSIONS: Final = [*HANDSHAKE_PROTOCOL_VERSIONS, "1999-01-01", MODERN_PROTOCOL_VERSIONS[0]]
@@ -79,6 +80,25 @@ def test_what_is_unusual_is_left_to_the_sdk(left: dict[str, Any]) -> None:
     assert ours.answer(introduction("2025-11-25", clientInfo={"name": "no version"})) is None
     assert ours.answer(introduction("2025-11-25")) is not None
     assert ours.answer({"jsonrpc": "2.0", "id": 1, **left}) is None
+
+
+@pytest.mark.parametrize("version", [None, *HANDSHAKE_PROTOCOL_VERSIONS])
+async def test_over_http_they_are_those_of_the_sdk_too(
+    gateway: Gateway, version: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = [{"jsonrpc": "2.0", "id": number, "method": method} for number, method in enumerate((*LISTS, "ping"))]
+    told = [{"jsonrpc": "2.0", "method": f"notifications/{name}"} for name in ("initialized", "cancelled", "nothing")]
+    messages = [introduction(named) for named in VERSIONS] + lists + told
+    usual = headers_of(version, "")
+    left_to_the_sdk = [*usual, ("mcp-method", "of the newer version")]
+    async with running(gateway.web().server().config.app) as app:
+        theirs = [await exchange(app, left_to_the_sdk, encoded(message)) for message in messages]
+    monkeypatch.setattr(web, "_sdk_app", pytest.fail)
+    async with running(gateway.web().server().config.app) as app:
+        for message, ((status, headers), body) in zip(messages, theirs, strict=True):
+            (my_status, my_headers), mine = await exchange(app, usual, encoded(message))
+            assert (my_status, sorted(my_headers)) == (status, sorted(headers)), message
+            assert json.loads(mine or b"0") == json.loads(body or b"0")
 
 
 async def test_the_sdk_goes_on_with_a_client_that_was_introduced_without_it(gateway: Gateway) -> None:
