@@ -8,9 +8,11 @@ from pathlib import Path
 
 from tests.architecture.source import ROOT
 
-# A target passes unless `fails-TARGET` says how often it fails; what it was given stands in `ran`.
+# A target passes unless `fails-TARGET` says how often it fails; what it was given stands in `ran`. Where there is a
+# pipe `begun`, environments are there once `test` has begun.
 MAKEFILE = """\
 .DEFAULT:
+\t@case $@ in environments) [ ! -p begun ] || cat begun;; test) [ ! -p begun ] || echo > begun;; esac
 \t@echo "$@ $(findstring --last-failed,$(OPTIONS))" >> ran
 \t@echo "output of $@"
 \t@echo "$@ $(OPTIONS)" >> options
@@ -48,6 +50,15 @@ def test_every_target_of_the_makefile_that_tests_is_run(tmp_path: Path) -> None:
     assert set(ran) == {"setup", "environments", *targets} - by_hand
     assert len(ran) == len(set(ran))
     assert targets - by_hand <= {line.removeprefix("output of ") for line in done.stdout.splitlines()}
+
+
+def test_environments_are_made_while_the_first_targets_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    done, ran = run_ci(tmp_path, environments=1)
+    assert done.returncode == 0
+    assert "not all environments could be made" in done.stderr
+    assert ran.index("environments") < ran.index("test-page")
+    assert "output of environments" in done.stderr
 
 
 def test_targets_that_run_side_by_side_keep_apart_what_failed(tmp_path: Path) -> None:
