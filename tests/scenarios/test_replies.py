@@ -12,7 +12,7 @@ from bench.replies import tokens
 from engramq.gateway.replies import ReplyStyle
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS
-from tests.scenarios.stage import Agent, Stage, agent_of
+from tests.scenarios.stage import Agent, Stage, agent_of, until
 
 HIT = "Ada drinks green tea at her desk before the stand-up, item {}"
 LONG_HIT = (
@@ -53,10 +53,16 @@ async def test_five_short_hits_cost_at_most_450_tokens(agent: Agent) -> None:
 async def test_ten_short_memories_in_full_fit_into_a_reply(agent: Agent) -> None:
     for number in range(10):
         await agent.store(HIT.format(number), speaker="Ada", tags=["tea"])
+    whole: dict[str, Any] = {}
+
+    async def are_classified() -> bool:
+        whole.update(await agent.call("list_recent_memories", detail="full", max_chars=limits.REPLY_CHARS_MAX))
+        return all(memory["sector_source"] for memory in whole["memories"])
+
+    await until(are_classified)
     full = await agent.call("list_recent_memories", detail="full")
     assert (full["count"], "omitted" in full) == (10, False)
     assert len(json.dumps(full, separators=(",", ":"), ensure_ascii=False)) <= limits.REPLY_CHARS
-    whole = await agent.call("list_recent_memories", detail="full", max_chars=limits.REPLY_CHARS_MAX)
     for short, memory in zip(full["memories"], whole["memories"], strict=True):
         left_out = memory.keys() - short.keys()
         assert left_out
