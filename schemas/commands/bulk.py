@@ -14,7 +14,7 @@ from engramq.schemas.commands.base import Command, ExampleCall, Items, Reply, To
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.evidence import Sha256
 from engramq.schemas.faults import EngramqError, Fault, invalid
-from engramq.schemas.fields import MemoryId, Name, UnitInterval
+from engramq.schemas.fields import MemoryId, Name, UnitInterval, refuse_control_characters
 from engramq.schemas.records import ImportRun, MemoryPreview
 from engramq.schemas.vocabulary import (
     EVERY_PROJECT,
@@ -253,6 +253,7 @@ class RenameProject(WriteCommand, frozen=True, kw_only=True, tag="rename_project
                 raise invalid(name, f"{name} {EVERY_PROJECT!r} stands for all projects; name one.")
         if self.old_name == self.new_name:
             raise invalid("new_name", "new_name is what the project is called already.")
+        refuse_control_characters(new_name=self.new_name)
 
 
 class ProjectRenamed(WriteReply, kw_only=True, tag="project_renamed"):

@@ -79,7 +79,10 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def refuse_details(said: Any) -> None:
     """Raise EngramqError for a project, a name, a time, a citation that is none, of a memory or of its update."""
     fields.refuse_every_project(said.project)
-    fields.refuse_control_characters(speaker=said.speaker, thread=said.thread)
+    fields.refuse_control_characters(speaker=said.speaker, thread=said.thread, project=said.project)
+    tags = "tags" if hasattr(said, "tags") else "add_tags"
+    for tag in getattr(said, tags) or ():
+        fields.refuse_control_characters(**{tags: tag})
     fields.refuse_backwards(said.valid_from, said.valid_until)
     refuse_citations(said.evidence)
 
