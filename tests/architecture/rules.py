@@ -21,6 +21,7 @@ PURE: Final = (
     "engramq.workers.graph.traversal",
     "engramq.workers.links.rules",
     "engramq.workers.memories.disagreement",
+    "engramq.workers.memories.disagreement_lists",
     "engramq.workers.search.boosts",
     "engramq.workers.search.neighbours",
     "engramq.workers.search.question",

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from engramq.schemas.sentences import sentences_of
+from engramq.workers.memories import disagreement_lists as lists
 
 PIECE_CHARS: Final = 80
 READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
@@ -26,88 +27,6 @@ SHARED: Final = 3  # words at least that stand around another value
 ROUND_ONE: Final = 3  # at least one word of so many stands around another value
 
 
-def _list(words: str) -> list[str]:
-    return words.split()
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_EMPTY: Final = _set(
-    "a an the this that these those it its of to in on at by for from with as and or be been being am is are was were "
-    "do does did has have had having will would shall should may might must can could i'm i've i'd i'll it's there "
-    "here so then than just also too very really now currently still already yet any more anymore longer ever before "
-    "some about around exactly roughly i me my mine we us our ours you your he him his she her hers they them their "
-    "who which what up into over per all each every like such someone something only"
-)
-_NOT: Final = _set("not never no none nobody nothing neither nor cannot without")
-_UNREAL: Final = _set(
-    "if unless except whether either maybe perhaps would could should might wish hope want plan worried wondering here"
-)
-_NUMBERS: Final = {
-    word: str(number)
-    for words in (
-        "zero one two three four five six seven eight nine ten eleven twelve",
-        "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth",
-    )
-    for number, word in enumerate(words.split())
-}
-_MONTHS: Final = _list("january february march april may june july august september october november december")
-_DAYS: Final = _set("monday tuesday wednesday thursday friday saturday sunday")
-_PAIRS: Final = (
-    "on/off before/after open/closed enabled/disabled enable/disable accepted/rejected accept/reject loves/hates "
-    "love/hate likes/dislikes like/dislike faster/slower fast/slow automatic/manual automatically/manually "
-    "married/divorced married/single more/less up/down true/false allowed/forbidden allow/forbid "
-    "increase/decrease increased/decreased always/sometimes required/optional public/private passed/failed "
-    "pass/fail succeeded/failed hot/cold big/small large/small high/low higher/lower early/late safe/unsafe "
-    "synchronous/asynchronous mutable/immutable approved/rejected active/inactive possible/impossible inside/outside "
-    "left/right started/stopped alive/dead full/empty present/absent easy/hard cheap/expensive agrees/disagrees "
-    "agree/disagree"
-)
-_IRREGULAR: Final = dict(
-    pair.split("/")
-    for pair in _list(
-        "kept/keep met/meet wrote/write written/write took/take taken/take ran/run bought/buy made/make "
-        "began/begin chose/choose gave/give given/give sent/send built/build lost/lose paid/pay sold/sell "
-        "won/win held/hold led/lead spoke/speak children/child"
-    )
-)
-_OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _PAIRS.split())
-_OPPOSED: Final = frozenset[str]().union(*_OPPOSITES)
-# By these a thing has one value, and by those as many as one likes.
-_ONE_VALUE: Final = _set(
-    "is are was were prefer prefers live lives works called named default favourite favorite deploy deploys hosted "
-    "hosts located based written stored kept sign signs runs run reports born listens points uses use using"
-)
-_MANY_VALUES: Final = _set(
-    "has have had like likes love loves enjoy enjoys support supports visit visited buy bought read reads speak speaks "
-    "know knows ate eat eats met made added wrote saw watched played plays wants includes contains offers sells got "
-    "another also too both among sometimes often once there went did"
-)
-_VERBS: Final = _set(
-    "is are was were has have had do does did can must will should may might costs needs takes ends starts begins "
-    "lives works uses runs keeps keep kept allows allow need use deploy sign listen prefer live expires opens closes "
-    "moved"
-)
-_NOW: Final = _set("is are am be has have do does can must will should may needs starts ends begins was were due")
-_ONCE: Final = _set(
-    "born moved founded married died graduated joined launched released hired retired started agreed decided planned "
-    "scheduled limited"
-)
-_ONCE_OR_NOW: Final = _NOW | _ONCE
-_SETS: Final = _VERBS | _set("due set fixed booked postponed delayed extended expected on up down")
-# What is counted or told apart by its number.
-_NUMBERED: Final = _set(
-    "build sprint version release issue ticket chapter step phase week day episode part round season test run pr bug "
-    "room session lesson question section figure page line level task stage note request item order invoice parcel "
-    "delivery incident no nr case batch visit call meeting entry shift seat flight train trip lot round number"
-)
-# What is measured again and again.
-_MEASURED: Final = _set("temperature humidity pulse reading meter balance score velocity weather")
-_COPULA: Final = _set("is are was were be turned switched")
-_PARTICLES: Final = _set("on up down")  # these say something where they stand for a state
-
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ENDS: Final = ".!?\u2026\u3002\"')"
 _BREAK: Final = re.compile(
@@ -115,7 +34,8 @@ _BREAK: Final = re.compile(
     r"|\s(?=(?:but|because|so|which|although|while|and)\s)",
     re.IGNORECASE,
 )
-_MONTH: Final = "(?:" + "|".join(month.capitalize() for month in _MONTHS) + ")"
+_NAMED_VALUE: Final = re.compile(r"(\w+(?:[ -]\w+){0,3}):\s+(\S+(?: \S+){0,2})")
+_MONTH: Final = "(?:" + "|".join(month.capitalize() for month in lists.MONTHS) + ")"
 _TOKEN: Final = re.compile(
     rf"(?P<date>\d{{4}}-\d\d-\d\d\b|\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}\b(?:,?\s+\d{{4}}\b)?"
     rf"|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|{_MONTH}\b(?:\s+\d{{4}}\b)?)"
@@ -214,7 +134,7 @@ def differ_in_one_place(first: Statement, other: Statement, shared: int) -> bool
     parity, is_added = first.negated != other.negated, shared in (len(first.keys), len(other.keys))
     if parity or is_added:
         return parity and is_added
-    are_opposites = not (first.all.isdisjoint(_OPPOSED) or other.all.isdisjoint(_OPPOSED))
+    are_opposites = not (first.all.isdisjoint(lists.OPPOSED) or other.all.isdisjoint(lists.OPPOSED))
     return are_opposites or _share_enough(first, other, shared)
 
 
@@ -224,7 +144,12 @@ def read_text(text: str) -> _Text:
     found, said = list[Statement](), list[Statement]()
     if "```" in text:
         text = _CODE.sub("\n", text)
-    for whole in sentences_of(text[:READ_CHARS]):
+    wholes = sentences_of(text[:READ_CHARS])
+    if len(wholes) == 1 and (named := _NAMED_VALUE.fullmatch(wholes[0])):  # "Rent: 950 EUR" says that it is
+        value = _statement(f"{named[1]} is {named[2]}", f"{named[1]} is {named[2]}")
+        value.sentence = wholes[0]
+        return _Text((value,), value.keys, [value], is_note=True)
+    for whole in wholes:
         sentence = whole.rstrip(_ENDS)
         asks = "?" in whole[len(sentence) :]
         parts = [part for part in _BREAK.split(sentence) if part.strip()]
@@ -234,7 +159,7 @@ def read_text(text: str) -> _Text:
         for statement in stated:
             statement.about, statement.is_of_self = about, of_self
         said += stated
-        found += [s for s in stated if s.words and s.all.isdisjoint(_UNREAL)]
+        found += [s for s in stated if s.words and s.all.isdisjoint(lists.UNREAL)]
         if len(found) >= STATEMENTS:
             break
     found = found[:STATEMENTS]
@@ -255,7 +180,7 @@ def _is_anchor(part: Statement, at: int, word: _Word) -> bool:
     """Say whether a word is a number, a date or a name; a capital may only begin a sentence."""
     if word.kind == "word":
         return any(character.isdigit() for character in word.key)
-    return word.kind != "name" or at > 0 or (part.verb_at == 1 and word.plain not in _OPPOSED)
+    return word.kind != "name" or at > 0 or (part.verb_at == 1 and word.plain not in lists.OPPOSED)
 
 
 def _statement(sentence: str, part: str) -> Statement:
@@ -270,10 +195,12 @@ def _statement(sentence: str, part: str) -> Statement:
             negations, not_at = negations + 1, len(words)
             if plain == "never" or (negations == 1 and plain.startswith("haven")):
                 never_at = len(words)
-        elif key and (plain not in _PARTICLES or before in _COPULA):
+        elif key and (plain not in lists.PARTICLES or before in lists.COPULA):
             words.append(_Word(key, kind, at + match.start(), before, plain))
-        if verb_at is None and (plain in _VERBS or (words and raw.islower() and len(raw) > 3 and raw[-2:] in _ENDINGS)):
-            verb_at = len(words) - (1 if key and kind != "not" and plain not in _VERBS else 0)
+        if verb_at is None and (
+            plain in lists.VERBS or (words and raw.islower() and len(raw) > 3 and raw[-2:] in _ENDINGS)
+        ):
+            verb_at = len(words) - (1 if key and kind != "not" and plain not in lists.VERBS else 0)
         before = plain
     keys = frozenset([word.key for word in words])
     of_self = not tokens.isdisjoint(_SELF)
@@ -283,8 +210,8 @@ def _statement(sentence: str, part: str) -> Statement:
     return Statement(sentence, tuple(words), keys, every, negated, not_at, never_at, place, keys, of_self, least)
 
 
-_SELF: Final = _set("i i'm i've i'd i'll me my we our us we've we're")
-_ENDINGS: Final = _set("ed es ts ls ds ks ns rs ps")
+_SELF: Final = lists.set_of("i i'm i've i'd i'll me my we our us we've we're")
+_ENDINGS: Final = lists.set_of("ed es ts ls ds ks ns rs ps")
 
 
 @lru_cache(maxsize=20_000)
@@ -298,24 +225,25 @@ def _read(raw: str, kind: str) -> tuple[str, str, str]:
         hours = int(hour) % 12 + 12 * ("pm" in plain) if "m" in plain else int(hour)
         return plain, f"{hours}:{rest or '00'}", kind
     if kind == "number":
-        number = plain.lstrip("$\u20ac\u00a3#").rstrip("%stndrh").replace(",", "")
+        number = re.sub(r"\.0+$", "", plain.lstrip("$\u20ac\u00a3#").rstrip("%stndrh").replace(",", ""))
         return (plain, f"{number}-?-?", "date") if re.fullmatch(r"(?:19|20)\d\d", plain) else (plain, number, kind)
-    if plain in _NUMBERS:
-        return plain, _NUMBERS[plain], "number"
-    if plain in _NOT or plain.endswith("n't"):
+    if plain in lists.NUMBERS:
+        return plain, lists.NUMBERS[plain], "number"
+    if plain in lists.NOT or plain.endswith("n't"):
         return plain, "", "not"
     name = plain.removesuffix("'s")
-    if name in _DAYS:
+    if name in lists.DAYS:
         return plain, name, "date"
-    if plain in _EMPTY and plain not in _OPPOSED:
+    if plain in lists.EMPTY and plain not in lists.OPPOSED:
         return plain, "", "word"
-    return plain, _stem(name), "name" if raw[0].isupper() else "word"
+    is_name = raw[0].isupper() or any(character.isdigit() for character in raw)
+    return plain, lists.UNITS.get(plain) or _stem(name), "name" if is_name else "word"
 
 
 def _date(plain: str) -> str:
     if plain[:5].replace("-", "").isdigit() and len(plain) == len("2026-01-31"):
         return "-".join(str(int(part)) for part in plain.split("-"))
-    month = next(number for number, name in enumerate(_MONTHS, 1) if name in plain)
+    month = next(number for number, name in enumerate(lists.MONTHS, 1) if name in plain)
     numbers = re.findall(r"\d+", plain)
     year = next((number for number in numbers if len(number) == 4), "?")
     day = next((str(int(number)) for number in numbers if len(number) <= 2), "?")
@@ -323,7 +251,7 @@ def _date(plain: str) -> str:
 
 
 def _stem(word: str) -> str:
-    word = _IRREGULAR.get(word, word)
+    word = lists.IRREGULAR.get(word, word)
     for ending in ("ingly", "ings", "ing", "ed", "ies", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             word = word[: -len(ending)] + ("y" if ending == "ies" else "")
@@ -376,7 +304,7 @@ def are_other_values(first: Statement, other: Statement, mine: list[int], theirs
     """Say whether what two statements have in one place are values of the same thing, of which it has one."""
     a, b = first.words[mine[-1]], other.words[theirs[-1]]
     single = len(mine) == len(theirs) == 1
-    if single and frozenset((a.plain, b.plain)) in _OPPOSITES:
+    if single and frozenset((a.plain, b.plain)) in lists.OPPOSITES:
         return True
     if not _share_enough(first, other, len(first.keys & other.keys)):
         return False
@@ -390,12 +318,15 @@ def are_other_values(first: Statement, other: Statement, mine: list[int], theirs
         are_days = kinds <= {"date", "time"} and _dates_differ(a.key, b.key)
         return are_days and _is_when(first, mine[0]) and _is_when(other, theirs[0])
     if a.kind == b.kind and a.kind in ("number", "time"):
-        if a.before in _NUMBERED or b.before in _NUMBERED or _next(first, mine) != _next(other, theirs):
+        if a.before in lists.NUMBERED or b.before in lists.NUMBERED or _next(first, mine) != _next(other, theirs):
             return False
         if "date" in kinds and kinds != {"date", "time"}:
             return False
         is_of_thing = not (_is_of_once(first) and _is_of_once(other)) if a.kind == "number" else _happens_once(first)
-        return is_of_thing and mine[0] > 0 and theirs[0] > 0
+        if not first.all.isdisjoint(lists.TODAY) or not other.all.isdisjoint(lists.TODAY):
+            return False
+        # "We have 12 desks" is of us; a number that begins a statement is not of what follows.
+        return bool(is_of_thing and first.words[mine[0]].before and other.words[theirs[0]].before)
     if {a.kind, b.kind} <= {"name", "word"}:
         return _has_one_value(first, a) and _has_one_value(other, b)
     return False
@@ -409,7 +340,7 @@ def _next(statement: Statement, places: list[int]) -> str:
 def _is_of_role(statement: Statement) -> bool:
     """Say whether it is as "Ada is the lead": of what there is one."""
     words = _TOKEN.findall(statement.sentence)
-    return len(words) > 2 and words[1][3] in _COPULA and words[2][3] in ("the", "my", "our")
+    return len(words) > 2 and words[1][3] in lists.COPULA and words[2][3] in ("the", "my", "our")
 
 
 def _dates_differ(first: str, other: str) -> bool:
@@ -420,8 +351,8 @@ def _dates_differ(first: str, other: str) -> bool:
 
 def _happens_once(statement: Statement) -> bool:
     return bool(
-        statement.all & _ONCE_OR_NOW
-        or (statement.all & _VERBS and not any(word.endswith("ed") for word in statement.all))
+        statement.all & lists.ONCE_OR_NOW
+        or (statement.all & lists.VERBS and not any(word.endswith("ed") for word in statement.all))
     )
 
 
@@ -430,22 +361,22 @@ def _is_when(statement: Statement, at: int) -> bool:
     if not _happens_once(statement):
         return False
     between = {word.plain for word in statement.words[statement.verb_at : at]}
-    return bool(statement.all & _ONCE) or statement.all.isdisjoint(_COPULA) or between <= _SETS
+    return bool(statement.all & lists.ONCE) or statement.all.isdisjoint(lists.COPULA) or between <= lists.SETS
 
 
 def _is_of_once(statement: Statement) -> bool:
     """Say whether its number is of one time among many: "paid 20 euros", "showed 300 kWh", "the pulse is 80"."""
-    if not statement.all.isdisjoint(_ONCE_OR_NOW):
-        return not statement.all.isdisjoint(_MEASURED)
-    return any(word in _IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all)
+    if not statement.all.isdisjoint(lists.ONCE_OR_NOW):
+        return not statement.all.isdisjoint(lists.MEASURED)
+    return any(word in lists.IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all)
 
 
 def _has_one_value(statement: Statement, word: _Word) -> bool:
-    if statement.all & _MANY_VALUES or not statement.all & _ONE_VALUE:
+    if statement.all & lists.MANY_VALUES or not statement.all & lists.ONE_VALUE:
         return False
-    if statement.all & {"use", "uses", "using"} and not statement.all & _COPULA:
+    if statement.all & {"use", "uses", "using"} and not statement.all & lists.COPULA:
         return "for" in statement.all
-    return word.kind == "name" or word.before not in _COPULA
+    return word.kind == "name" or word.before not in lists.COPULA or not statement.all.isdisjoint(lists.ONE_OF_A_KIND)
 
 
 def _find_denied(first: Statement, other: Statement) -> tuple[int, int] | None:

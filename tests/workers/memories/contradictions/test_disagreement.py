@@ -64,6 +64,42 @@ def test_what_happens_more_than_once_is_no_contradiction(earlier: str, later: st
     assert disagreement(earlier, later) is None
 
 
+@pytest.mark.promise("PR-7")
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("Rent: 950 EUR", "Rent: 1020 EUR"),
+        ("Default branch: main", "Default branch: develop"),
+        ("The default branch is main.", "The default branch is master."),
+        ("My favourite colour is green.", "My favourite colour is blue."),
+        ("We have 12 employees.", "We have 15 employees."),
+        ("The team has twelve members.", "The team has fifteen members."),
+        ("The flight leaves at 06:40.", "The flight leaves at 07:15."),
+        ("Our main region is eu-west-1.", "Our main region is eu-central-1."),
+        ("The wifi password is heron7.", "The wifi password is heron8."),
+        ("Backups are encrypted.", "Backups are unencrypted."),
+    ],
+)
+def test_another_value_of_the_same_thing_disagrees(earlier: str, later: str) -> None:
+    found = disagreement(earlier, later)
+    assert found == Pieces(earlier.rstrip("."), later.rstrip("."))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("The rent is 950 euros a month.", "The rent is 950 EUR a month."),
+        ("The rent is 950 euros.", "The rent is 950.00 euros."),
+        ("The trip takes 40 minutes by bus.", "The trip takes 40 min by bus."),
+        ("Ada is allergic to nuts.", "Ada is allergic to shellfish."),
+        ("We have 2 meetings today.", "We have 3 meetings today."),
+        ("Phone: 555-0123", "Name: Ada"),
+    ],
+)
+def test_the_same_in_another_form_and_one_thing_of_many_is_no_contradiction(earlier: str, later: str) -> None:
+    assert disagreement(earlier, later) is None
+
+
 def test_the_pieces_are_of_the_sentences_that_differ_and_short() -> None:
     before = (
         "We met at the harbour and walked for an hour, as always on Sundays in autumn. The lease ends in August. Fine"
