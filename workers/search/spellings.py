@@ -1,7 +1,7 @@
 """Spell the dates and numbers of a question in the other usual ways, and find its words where a letter is wrong. Pure.
 
-"March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 12,345 is 12345, 12.345 and 12 345. How full text cuts such a
-spelling into words is its own matter: each is given whole.
+"March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 12,345 is 12345, 12.345 and 12 345; 3 pm is 15:00. How full
+text cuts such a spelling into words is its own matter: each is given whole.
 """
 
 import re
@@ -15,7 +15,10 @@ LONG_WORD: Final = 6  # letters of a word that is still itself with one of them 
 AMONG_OTHERS: Final = 5  # the same where other words of the query agree
 WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
 READ: Final = 4_000  # characters of a memory, whose words are compared
-SPELLED: Final = 8  # dates, and as many numbers, of a question
+SPELLED: Final = 8  # dates, and as many numbers and times of day, of a question
+_TIME_OF_DAY: Final = re.compile(
+    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?<=:\d\d)(?![\w:/-]|[.,]\d))", re.IGNORECASE
+)
 # Groups of three digits with one separator between them; or five digits and more. Then a fraction.
 _GROUPED: Final = re.compile(
     r"(?<![\w.,/:-])(\d{1,3})((?P<by>[,.'\u2019_ \u00a0\u202f])\d{3}(?:(?P=by)\d{3})*)([.,]\d{1,2})?(?![\w/:-]|[.,]\d)"
@@ -67,6 +70,7 @@ def other_spellings(text: str, dates: Sequence[Span]) -> str:
         return ""
     spelled = [word for span in dates[:SPELLED] for word in _of_date(span)]
     spelled += [word for number in islice(_numbers(text), SPELLED) for word in number]
+    spelled += [word for time in islice(_times_of_day(text), SPELLED) for word in time]
     return " ".join(dict.fromkeys(spelled))
 
 
@@ -93,6 +97,19 @@ def _of_date(span: Span) -> Iterator[str]:
         )
         for d, m in pairs:
             yield from (f"{d}.{m}.{day.year}", f"{m}/{d}/{day.year}", f"{d}/{m}/{day.year}")
+
+
+def _times_of_day(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield how each time of day is written by the other clock, and with a zero or without."""
+    for found in _TIME_OF_DAY.finditer(text):
+        hour, minute, half = int(found[1]), found[2] or "00", (found[3] or "").lower()
+        if hour > (12 if half else 24) or int(minute) > 59 or (half and not hour):
+            continue
+        if half:
+            hour = hour % 12 + 12 * (half == "p")
+        short, side = (hour - 1) % 12 + 1, "pm" if 12 <= hour < 24 else "am"
+        ways = [f"{hour:02}:{minute}", f"{hour}:{minute}", f"{short}:{minute} {side}", f"{short}:{minute}{side}"]
+        yield (*ways, f"{short} {side}", f"{short}{side}") if minute == "00" else tuple(ways)
 
 
 def _numbers(text: str) -> Iterator[tuple[str, ...]]:

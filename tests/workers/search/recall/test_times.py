@@ -328,6 +328,12 @@ def test_today_is_a_day_of_the_zone() -> None:
         ("12345 units", "12,345|12.345|12 345"),
         ("12 345", "12345|12,345"),
         ("1.234,56 EUR", "1234.56|1,234.56"),
+        ("at 3 pm", "15:00|3pm|3:00 pm"),
+        ("3:30pm", "15:30|3:30 pm"),
+        ("18:00", "6 pm|6pm|6:00 pm"),
+        ("7:50", "07:50|7:50 am"),
+        ("07:50", "7:50|7:50am"),
+        ("12 am", "00:00|0:00"),
     ],
 )
 def test_dates_and_numbers_are_spelled_in_the_other_ways(text: str, spelled: str) -> None:
@@ -336,7 +342,19 @@ def test_dates_and_numbers_are_spelled_in_the_other_ways(text: str, spelled: str
 
 
 @pytest.mark.parametrize(
-    "text", ["Where does Ada live?", "Python 3.11", "in 2024", "port 80", "yesterday", "v1.2.3", "10.20.30.42"]
+    "text",
+    [
+        "Where does Ada live?",
+        "Python 3.11",
+        "in 2024",
+        "port 80",
+        "yesterday",
+        "v1.2.3",
+        "10.20.30.42",
+        "I am 5",
+        "3:2",
+        "25:00",
+    ],
 )
 def test_what_has_one_spelling_gets_no_other(text: str) -> None:
     assert Question(text, datetime(2026, 11, 28, 12, tzinfo=ZoneInfo("UTC"))).spellings == ""
