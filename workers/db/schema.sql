@@ -106,18 +106,54 @@ begin
 end
 $$;
 
--- The words of a text between spaces: stemmed, without stop words. Beside them each pair of neighbours in a compound word
--- (eng-123, billing-charge: whatever stands between them), words with a sign of their own (c#, .net, @ada), and the stop
--- words that are somebody's or something's name: those with a capital within a sentence, and abbreviations (Will, IT).
+-- A text as who has no such keys writes it: é is e, ł is l, ß is ss. The short i of Cyrillic is a letter of its own.
+create function without_accents(content text) returns text
+language sql immutable parallel safe
+return normalize(
+    translate(
+        regexp_replace(
+            normalize(
+                translate(replace(replace(replace(content, 'ß', 'ss'), 'æ', 'ae'), 'œ', 'oe'), 'йЙ', E'\x02\x03'),
+                nfd
+            ),
+            '[\u0300-\u036F]', '', 'g'
+        ),
+        E'\x02\x03łŁøØđĐıð', 'йЙlLoOdDid'
+    ),
+    nfc
+);
+
+-- The words of a text between spaces: stemmed, without stop words and accents; what a hyphen joins is one word (e-mail is
+-- email) beside its parts. Then each pair of neighbours in another compound word (eng-123, billing-charge: whatever stands
+-- between them), words with a sign of their own (c#, .net, @ada), and the stop words that are somebody's or something's
+-- name: those with a capital within a sentence, and abbreviations (Will, IT).
 create function spaced_words(language text, content text) returns text[]
 language plpgsql stable parallel safe as $$
 declare
     letter constant text := '[^\s\x01!-/:-@[-`{-~]';
+    accented constant text := '[\u00C0-\u024F\u0300-\u036F\u0370-\u04FF\u1E00-\u1FFF]';
     configuration constant regconfig := text_configuration(language);
-    marked constant text := marked_compounds(parseable(content));
-    words text[] := tsvector_to_array(to_tsvector(configuration, translate(marked, E'\x01', ' ')));
+    is_accented constant boolean := octet_length(content) <> length(content) and content ~ accented;
+    stems_accents constant boolean := language not in ('english', 'simple');
+    hyphen constant text := '(?<=[[:alpha:]])-(?=[[:alpha:]])';
+    marked text;
+    plain text;
+    words text[];
     parts text[];
 begin
+    -- Other languages tell stop words and stems by accents, so theirs go at the end.
+    if is_accented and not stems_accents then
+        content := without_accents(content);
+    end if;
+    marked := marked_compounds(parseable(content));
+    plain := translate(marked, E'\x01', ' ');
+    if plain ~ hyphen then
+        plain := concat_ws(' ', regexp_replace(plain, hyphen, ' ', 'g'), (
+            select string_agg(replace(compound[1], '-', ''), ' ')
+            from regexp_matches(plain, '([[:alpha:]]+(?:-[[:alpha:]]+)+)', 'g') as compound
+        ));
+    end if;
+    words := tsvector_to_array(to_tsvector(configuration, plain));
     if strpos(marked, E'\x01') > 0 then
         parts := string_to_array((
             select string_agg(compound[1], E'\x01\x01')
@@ -142,6 +178,9 @@ begin
                 string_to_table(names[1], ' ') as name
             where length(name) between 2 and 10 and to_tsvector(configuration, name) = ''
         );
+    end if;
+    if is_accented and stems_accents then
+        words := array(select without_accents(word) from unnest(words) as word);
     end if;
     return words;
 end

@@ -36,17 +36,40 @@ async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbo
         "it fell to -18, by +5": "fell 18 5",  # no sign makes another number
         "ada@mail.example.org": "ada mail exampl org ada-mail mail-example example-org",
         "https://ada.example.org/a?b=c": "ada exampl org b c ada-example example-org org-a a-b b-c",
-        "well-known": "well-known well known",
+        "well-known": "wellknown well known",
         "C# C++ .NET #1234 @ada": "c c# c++ net .net 1234 #1234 ada @ada",
         "wait... what? 1, 2": "wait 1 2",
         "a 12 <b>bold</b> x-1": "12 bold x 1 x-1",
         "/healthz ~/.zshrc": "healthz zshrc .zshrc",
-        "in /.well-known, x": "well-known well known .well x",
+        "in /.well-known, x": "wellknown well known .well x",
         "https://a.example/etc": "exampl a-example etc example-etc",
     }.items():
         assert words_of(scene, text) == set(words.split()), text
     assert {"ключ", "7", "ключ-7"} <= words_of(scene, "ключ_7", "simple")
     assert {"数据", "据库", "eng-123"} <= words_of(scene, "数据库ENG-123")
+
+
+@pytest.mark.promise("KN-11")
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        ("the café on Rue Cler", "cafe"), ("José Ibáñez signs", "Jose Ibanez"), ("a résumé", "resume"),
+        ("Søren lives in Málaga", "Soren, Malaga"), ("Łukasz", "Lukasz"), ("Straße 14", "Strasse 14"),
+        ("Smørrebrød", "smorrebrod"), ("Νίκος", "Νικος"), ("ёлка", "елка"), ("cafe\u0301", "café"),
+        ("send an e-mail", "email"), ("the sign-ups", "signup"), ("our co-operative", "cooperative"),
+        ("Hye-jin chairs", "Hyejin"),
+    ],
+)  # fmt: skip
+async def test_a_word_is_found_without_its_accents_and_hyphens(scene: Scene, kept: str, asked: str) -> None:
+    assert asked_by(scene, asked) <= words_of(scene, kept)
+    assert asked_by(scene, kept) == words_of(scene, kept)
+
+
+@pytest.mark.promise("KN-11")
+async def test_stems_of_other_languages_are_told_by_accents_which_go_then(scene: Scene) -> None:
+    assert words_of(scene, "über die Brücke für Jürgen", "german") == {"bruck", "jurg"}
+    assert words_of(scene, "à l'école", "french") == {"ecol"}
+    assert words_of(scene, "мой чай", "simple") == {"мой", "чай"}
 
 
 @pytest.mark.promise("KN-11")
