@@ -57,9 +57,8 @@ def test_what_is_not_said_is_the_same_as_its_default() -> None:
 
 
 @pytest.mark.promise("OV-13")
-@pytest.mark.parametrize(
-    ("secret", "namespace", "command"),
-    [
+def test_a_cursor_is_of_no_use_elsewhere() -> None:
+    elsewhere: list[tuple[bytes, str, ListRecentMemories | SurveyMemories]] = [
         (b"t" * 32, "ns", LIST),
         (SECRET, "ns2", LIST),
         (SECRET, "ns", ListRecentMemories()),
@@ -68,14 +67,11 @@ def test_what_is_not_said_is_the_same_as_its_default() -> None:
         (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions, sectors=LIST.sectors, include_superseded=True)),
         *((SECRET, "ns", msgspec.structs.replace(LIST, **{name: value})) for name, value in NARROWER.items()),
         (SECRET, "ns", SurveyMemories(topic="x")),
-    ],
-)
-def test_a_cursor_is_of_no_use_elsewhere(
-    secret: bytes, namespace: str, command: ListRecentMemories | SurveyMemories
-) -> None:
-    with pytest.raises(EngramqError, match="cursor was not given out for this list") as refused:
-        unseal(CURSOR, secret, namespace, command)
-    assert refused.value.fault.field == "cursor"
+    ]
+    for secret, namespace, command in elsewhere:
+        with pytest.raises(EngramqError, match="cursor was not given out for this list") as refused:
+            unseal(CURSOR, secret, namespace, command)
+        assert refused.value.fault.field == "cursor"
 
 
 def test_no_changed_character_goes_unnoticed() -> None:

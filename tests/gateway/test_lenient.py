@@ -59,14 +59,14 @@ def without(tool: Tool, name: str) -> Arguments:
 
 
 @pytest.mark.promise("AG-7")
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
-def test_null_and_blank_words_mean_not_given(tool: Tool) -> None:
-    for name, parameter in parameters_of(tool).items():
-        if parameter.required or (tool.name, name) == ("graph_list_edges", "node_name"):
-            continue  # it takes either this or edge_id
-        expected = without(tool, name)
-        for value in (None, "", *(["null"] if name not in WORDS else [])):
-            assert check_arguments(tool, {**MINIMAL[tool.name], name: value}) == expected, (name, value)
+def test_null_and_blank_words_mean_not_given() -> None:
+    for tool in TOOLS.values():
+        for name, parameter in parameters_of(tool).items():
+            if parameter.required or (tool.name, name) == ("graph_list_edges", "node_name"):
+                continue  # it takes either this or edge_id
+            expected = without(tool, name)
+            for value in (None, "", *(["null"] if name not in WORDS else [])):
+                assert check_arguments(tool, {**MINIMAL[tool.name], name: value}) == expected, (name, value)
 
 
 @pytest.mark.promise("AG-7")
@@ -135,9 +135,9 @@ def test_numbers_may_come_as_text(text: str, number: float) -> None:
 
 
 @pytest.mark.promise("AG-9")
-@pytest.mark.parametrize("text", ["five", "0x5", "NaN", "Infinity", "-inf", "1_0", "5,0", "05", "0", "51", "5.5", "١"])
-def test_what_is_no_such_number_is_refused(text: str) -> None:
-    assert refused("search_memories", limit=text) == "limit"
+def test_what_is_no_such_number_is_refused() -> None:
+    for text in ["five", "0x5", "NaN", "Infinity", "-inf", "1_0", "5,0", "05", "0", "51", "5.5", "١"]:
+        assert refused("search_memories", limit=text) == "limit"
 
 
 @pytest.mark.promise("AG-8", "AG-9")
@@ -198,15 +198,15 @@ LISTS: Final = [(tool.name, name) for tool in TOOLS.values() for name in paramet
 
 
 @pytest.mark.promise("CL-3")
-@pytest.mark.parametrize(("tool", "name"), LISTS)
-def test_every_list_may_come_as_json_text_and_as_its_single_item(tool: str, name: str) -> None:
-    items = FITTING[name]
-    expected = getattr(checked(tool, **{name: items}), name)
-    assert expected
-    for given in (json.dumps(items), f" {json.dumps(items)}\n", items[0], json.dumps(items[0])):
-        if isinstance(items[0], str) and given == json.dumps(items[0]):
-            continue  # a text in quotes is a text with quotes
-        assert getattr(checked(tool, **{name: given}), name) == expected, given
+def test_every_list_may_come_as_json_text_and_as_its_single_item() -> None:
+    for tool, name in LISTS:
+        items = FITTING[name]
+        expected = getattr(checked(tool, **{name: items}), name)
+        assert expected
+        for given in (json.dumps(items), f" {json.dumps(items)}\n", items[0], json.dumps(items[0])):
+            if isinstance(items[0], str) and given == json.dumps(items[0]):
+                continue  # a text in quotes is a text with quotes
+            assert getattr(checked(tool, **{name: given}), name) == expected, given
 
 
 @pytest.mark.promise("CL-3")
@@ -219,9 +219,8 @@ def test_two_items_may_come_as_json_text() -> None:
 
 
 @pytest.mark.promise("CL-3")
-@pytest.mark.parametrize(
-    ("tool", "given"),
-    [
+def test_what_is_no_such_list_is_refused_by_name() -> None:
+    wrong: list[tuple[str, dict[str, Any]]] = [
         ("store_memory", {"tags": [["a"]]}),
         ("store_memory", {"tags": '[["a"]]'}),
         ("store_memory", {"tags": "['a', 'b']"}),
@@ -235,10 +234,9 @@ def test_two_items_may_come_as_json_text() -> None:
         ("import_memories", {"records": json.dumps([{"content": "x"}] * 1_001)}),
         ("import_memories", {"records": 5}),
         ("record_outcome", {"memory_ids": "[" * 100_000}),
-    ],
-)
-def test_what_is_no_such_list_is_refused_by_name(tool: str, given: dict[str, Any]) -> None:
-    assert refused(tool, **given) == next(iter(given))
+    ]
+    for tool, given in wrong:
+        assert refused(tool, **given) == next(iter(given))
 
 
 @pytest.mark.promise("CL-3")

@@ -85,9 +85,8 @@ def test_only_supersede_memory_writes_supersedes(tool: str) -> None:
 
 
 @pytest.mark.promise("CN-33")
-@pytest.mark.parametrize(
-    ("item", "code", "field"),
-    [
+def test_a_bad_item_travels_as_its_fault_and_leaves_the_others_alone() -> None:
+    for item, code, field in [
         (5, "invalid_parameter", "edges"),
         (None, "invalid_parameter", "edges"),
         (["a", "b"], "invalid_parameter", "edges"),
@@ -107,16 +106,14 @@ def test_only_supersede_memory_writes_supersedes(tool: str) -> None:
         ({**PAIR, "note": " "}, "invalid_parameter", "note"),
         ({"source": "a", "target": "a"}, "self_loop", None),
         ({"source": "@stored", "target": "@stored"}, "self_loop", None),
-    ],
-)
-def test_a_bad_item_travels_as_its_fault_and_leaves_the_others_alone(item: Any, code: str, field: str | None) -> None:
-    first, bad, last = links_of({**PAIR, "weight": 7}, item, PAIR)
-    assert (first, last) == (BatchLink(source="a", target="b", weight=7.0), BatchLink(source="a", target="b"))
-    assert bad.fault
-    assert (bad.fault.code, bad.fault.field or None) == (code, field)
-    assert bad.fault.error
-    assert bad.fault.recovery
-    assert (bad.source, bad.target) == ("", "")
+    ]:
+        first, bad, last = links_of({**PAIR, "weight": 7}, item, PAIR)
+        assert (first, last) == (BatchLink(source="a", target="b", weight=7.0), BatchLink(source="a", target="b"))
+        assert bad.fault
+        assert (bad.fault.code, bad.fault.field or None) == (code, field)
+        assert bad.fault.error
+        assert bad.fault.recovery
+        assert (bad.source, bad.target) == ("", "")
 
 
 @pytest.mark.promise("CN-33")

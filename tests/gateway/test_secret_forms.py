@@ -133,13 +133,13 @@ LOOK_ALIKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "secret"), FORMS, ids=[text[:40] for text, _ in FORMS])
-def test_a_secret_is_taken_out_however_people_write_it(text: str, secret: str) -> None:
-    redaction = Redaction()
-    assert secret not in redaction.of_text(f"Note this. {text}\nAnd go on.")
-    assert redaction.count >= 1
+def test_a_secret_is_taken_out_however_people_write_it() -> None:
+    for text, secret in FORMS:
+        redaction = Redaction()
+        assert secret not in redaction.of_text(f"Note this. {text}\nAnd go on.")
+        assert redaction.count >= 1
 
 
-@pytest.mark.parametrize("text", LOOK_ALIKES, ids=[text[:40] for text in LOOK_ALIKES])
-def test_what_looks_like_a_secret_stays(text: str) -> None:
-    assert Redaction().of_text(text) == text
+def test_what_looks_like_a_secret_stays() -> None:
+    for text in LOOK_ALIKES:
+        assert Redaction().of_text(text) == text
