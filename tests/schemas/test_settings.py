@@ -43,9 +43,8 @@ def test_a_zone_that_nobody_knows_is_refused_by_name(zone: str) -> None:
     assert str(read_settings({"ENGRAMQ_TIMEZONE": "Europe/Berlin"}).timezone) == "Europe/Berlin"
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
+def test_what_is_no_list_or_place_of_its_kind_is_refused_by_name() -> None:
+    for variable, value in [
         *(
             ("ENGRAMQ_QUOTAS", value)
             for value in ("memories", "tokens=1", "bytes=-1", "bytes=x", "calls=1, calls=2", "=1")
@@ -55,11 +54,9 @@ def test_a_zone_that_nobody_knows_is_refused_by_name(zone: str) -> None:
             ("ENGRAMQ_HEALTH_PORT", value)
             for value in ("localhost", ":1", "0.0.0.0:", "0.0.0.0:65536", "tcp://10.0.0.1:1")
         ),
-    ],
-)
-def test_what_is_no_list_or_place_of_its_kind_is_refused_by_name(variable: str, value: str) -> None:
-    with pytest.raises(SettingsError, match=f"^{variable}: .* must be"):
-        read_settings({variable: value})
+    ]:
+        with pytest.raises(SettingsError, match=f"^{variable}: .* must be"):
+            read_settings({variable: value})
 
 
 def test_lists_and_places_say_what_is_not_as_usual() -> None:
@@ -84,15 +81,15 @@ def test_a_name_that_could_not_be_kept_is_refused(variable: str, value: str) -> 
     str(refusal.value).encode()
 
 
-@pytest.mark.parametrize("gone", GONE)
-@pytest.mark.parametrize("suffix", ["", "_FILE"])
-def test_a_setting_that_is_gone_is_refused_with_what_to_do_instead(gone: str, suffix: str) -> None:
-    variable = gone + suffix
-    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting any more") as refusal:
-        read_settings({variable: "postgresql://ada:sesame@db/memories"})
-    assert GONE[gone] in str(refusal.value)
-    assert "sesame" not in str(refusal.value)
-    assert read_settings({variable: ""}) == read_settings({})
+def test_a_setting_that_is_gone_is_refused_with_what_to_do_instead() -> None:
+    for gone in GONE:
+        for suffix in ["", "_FILE"]:
+            variable = gone + suffix
+            with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting any more") as refusal:
+                read_settings({variable: "postgresql://ada:sesame@db/memories"})
+            assert GONE[gone] in str(refusal.value)
+            assert "sesame" not in str(refusal.value)
+            assert read_settings({variable: ""}) == read_settings({})
 
 
 @pytest.mark.parametrize(
