@@ -8,9 +8,8 @@ from engramq.schemas.vocabulary import Sector
 from engramq.workers.graph.edge_rules import CONTEXT_SECTORS, RELATION_SECTORS, edge_sector
 
 
-@pytest.mark.parametrize(
-    ("relation", "sector"),
-    [
+def test_a_relation_alone_decides_without_regard_to_case() -> None:
+    for relation, sector in [
         ("KNOWS", Sector.SEMANTIC),
         ("DISCUSSED", Sector.SEMANTIC),
         ("PREFERS", Sector.SEMANTIC),
@@ -24,11 +23,9 @@ from engramq.workers.graph.edge_rules import CONTEXT_SECTORS, RELATION_SECTORS, 
         ("LEARNED_FROM", Sector.REFLECTIVE),
         ("ATTENDED", Sector.EPISODIC),
         ("FEARS", Sector.EMOTIONAL),
-    ],
-)
-@pytest.mark.parametrize("written", [str.upper, str.lower, str.title])
-def test_a_relation_alone_decides_without_regard_to_case(relation: str, sector: Sector, written: type[str]) -> None:
-    assert edge_sector(written(relation), {}) is sector
+    ]:
+        for written in [str.upper, str.lower, str.title]:
+            assert edge_sector(written(relation), {}) is sector
 
 
 @pytest.mark.parametrize("relation", [" can_do ", "can do", "Can-Do", "CAN  DO"])
@@ -36,22 +33,20 @@ def test_blanks_and_hyphens_count_as_underscores(relation: str) -> None:
     assert edge_sector(relation, {}) is Sector.PROCEDURAL
 
 
-@pytest.mark.parametrize("valence", [0.8, -1, 0, "warm", "", False])
-@pytest.mark.parametrize("relation", ["KNOWS", "USES", "REFLECTS"])
-def test_an_emotional_valence_beats_every_relation(relation: str, valence: object) -> None:
-    assert edge_sector(relation, {"emotional_valence": valence}) is Sector.EMOTIONAL
+def test_an_emotional_valence_beats_every_relation() -> None:
+    for valence in [0.8, -1, 0, "warm", "", False]:
+        for relation in ["KNOWS", "USES", "REFLECTS"]:
+            assert edge_sector(relation, {"emotional_valence": valence}) is Sector.EMOTIONAL
 
 
 def test_a_null_property_says_nothing() -> None:
     assert edge_sector("USES", {"emotional_valence": None, "context_type": None}) is Sector.PROCEDURAL
 
 
-@pytest.mark.parametrize("relation", ["KNOWS", "LEARNED", "REALIZED", "LOVES"])
-@pytest.mark.parametrize(
-    "context", ["shared_experience", "Shared_Experience", "SHARED EXPERIENCE", " shared-experience "]
-)
-def test_a_shared_experience_beats_every_relation(relation: str, context: str) -> None:
-    assert edge_sector(relation, {"Context_Type": context}) is Sector.EPISODIC
+def test_a_shared_experience_beats_every_relation() -> None:
+    for relation in ["KNOWS", "LEARNED", "REALIZED", "LOVES"]:
+        for context in ["shared_experience", "Shared_Experience", "SHARED EXPERIENCE", " shared-experience "]:
+            assert edge_sector(relation, {"Context_Type": context}) is Sector.EPISODIC
 
 
 def test_an_emotional_property_comes_before_the_context() -> None:

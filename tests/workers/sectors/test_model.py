@@ -197,9 +197,8 @@ def test_words_alone_tell_plain_wishes_from_what_looks_like_one() -> None:
     assert model.are_wishes(NONE, None) == [False] * len(NONE)
 
 
-@pytest.mark.parametrize(
-    ("content", "general"),
-    [
+def test_a_wish_about_how_to_answer_is_general_unless_it_names_an_occasion() -> None:
+    for content, general in [
         ("Always answer in Italian.", True),
         ("Please use tabs.", True),
         ("The user prefers tabs over spaces in Go files.", False),
@@ -212,10 +211,8 @@ def test_words_alone_tell_plain_wishes_from_what_looks_like_one() -> None:
         ("Antworte immer auf Deutsch.", True),
         ("Réponds toujours en phrases courtes.", True),
         ("Usa siempre comillas dobles.", False),
-    ],
-)
-def test_a_wish_about_how_to_answer_is_general_unless_it_names_an_occasion(content: str, general: bool) -> None:
-    assert is_general(content) is general
+    ]:
+        assert is_general(content) is general
 
 
 ABROAD = tomllib.loads((Path(__file__).parent / "wishes_abroad.toml").read_text("utf-8"))

@@ -10,9 +10,8 @@ from engramq.workers.sectors.model import NOTHING, Heads, Matrix, Standard, asse
 from tools.sectors import evaluation, regression
 
 
-@pytest.mark.parametrize(
-    ("cue", "text"),
-    [
+def test_a_cue_answers_to_its_wording() -> None:
+    for cue, text in [
         ("past tense", "We sold the van and left."),
         ("imperative start", "Never restart both nodes."),
         ("imperative start", "Don't edit a migration."),
@@ -47,11 +46,9 @@ from tools.sectors import evaluation, regression
         ("code", "Call run() first."),
         ("lines", "One\nTwo"),
         ("listed", "Buy:\n- tea"),
-    ],
-)
-def test_a_cue_answers_to_its_wording(cue: str, text: str) -> None:
-    assert cues(text)[NAMES.index(cue)] > 0
-    assert cues("Basalt.")[NAMES.index(cue)] == 0
+    ]:
+        assert cues(text)[NAMES.index(cue)] > 0
+        assert cues("Basalt.")[NAMES.index(cue)] == 0
 
 
 @settings(deadline=None)

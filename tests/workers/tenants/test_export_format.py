@@ -85,14 +85,14 @@ def test_each_field_of_each_record_is_checked(kind: str) -> None:
             assert (line, field, reason) == (place + 2, name, "it is missing."), (kind, name)
 
 
-@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Head)])
-def test_each_field_of_the_head_is_checked(name: str) -> None:
-    assert refusal(whole(records(), head(**{name: NO_VALUE})))[:2] == (1, name)
-    left = {key: value for key, value in head().items() if key != name}
-    if name in {"language", "visibility", "sharing_consent", "admins_read"}:  # older exports have none
-        assert isinstance(read(whole(records(), left)), CheckedExport)
-    else:
-        assert refusal(whole(records(), left)) == (1, name, "it is missing.")
+def test_each_field_of_the_head_is_checked() -> None:
+    for name in [field.name for field in msgspec.structs.fields(Head)]:
+        assert refusal(whole(records(), head(**{name: NO_VALUE})))[:2] == (1, name)
+        left = {key: value for key, value in head().items() if key != name}
+        if name in {"language", "visibility", "sharing_consent", "admins_read"}:  # older exports have none
+            assert isinstance(read(whole(records(), left)), CheckedExport)
+        else:
+            assert refusal(whole(records(), left)) == (1, name, "it is missing.")
 
 
 def changed(kind: str, **values: Any) -> Change:
@@ -128,9 +128,8 @@ def appended(record: dict[str, Any], after: str) -> Change:
 
 
 @pytest.mark.promise("IM-5", "TI-7")
-@pytest.mark.parametrize(
-    ("change", "line", "field", "reason"),
-    [
+def test_what_does_not_fit_is_refused() -> None:
+    for change, line, field, reason in [
         (changed("memory", confidence=1.01), 2, "confidence", "<= 1"),
         (changed("memory", state="asleep"), 2, "state", "asleep"),
         (changed("memory", content=" "), 2, "content", "matching regex"),
@@ -181,14 +180,12 @@ def appended(record: dict[str, Any], after: str) -> Change:
         (changed("proposal", covers=[an_id(1), "x"]), 13, "covers[1]", "UUID"),
         (changed("imported_row", digest="0A" * 16), 15, "digest", "matching regex"),
         (changed("audit", id=2**63), 16, "id", str(2**63 - 1)),
-    ],
-)
-def test_what_does_not_fit_is_refused(change: Change, line: int, field: str, reason: str) -> None:
-    said = records()
-    change(said)
-    found = refusal(whole(said))
-    assert found[:2] == (line, field), found
-    assert reason in found[2]
+    ]:
+        said = records()
+        change(said)
+        found = refusal(whole(said))
+        assert found[:2] == (line, field), found
+        assert reason in found[2]
 
 
 @pytest.mark.promise("IM-5", "PV-2")
@@ -293,9 +290,8 @@ def test_a_million_memories_and_their_supersessions_are_checked_in_bounded_memor
 
 
 @pytest.mark.promise("IM-5")
-@pytest.mark.parametrize(
-    ("lines", "line", "field", "reason"),
-    [
+def test_what_is_cut_or_of_a_later_release_is_refused() -> None:
+    for lines, line, field, reason in [
         ([], 1, "type", "no export"),
         ([b'{"content": "a row"}\n'], 1, "type", "no export"),
         (whole(records(), head(version=2)), 1, "version", "later release"),
@@ -309,12 +305,10 @@ def test_a_million_memories_and_their_supersessions_are_checked_in_bounded_memor
         ([*whole(records()), b"{}\n"], 18, "line", "ended with line 17"),
         ([*whole(records())[:3], b"\xff\xfe\n"], 4, "line", "no JSON"),
         ([*whole(records())[:3], b"[" * 100_000], 4, "line", "object"),
-    ],
-)
-def test_what_is_cut_or_of_a_later_release_is_refused(lines: list[bytes], line: int, field: str, reason: str) -> None:
-    found = refusal(lines)
-    assert found[:2] == (line, field), found
-    assert reason in found[2]
+    ]:
+        found = refusal(lines)
+        assert found[:2] == (line, field), found
+        assert reason in found[2]
 
 
 def test_an_export_of_an_unreleased_revision_is_taken() -> None:

@@ -58,12 +58,12 @@ def test_texts_that_differ_in_nothing_that_vectors_are_blind_to(one: str, other:
     assert says_the_same(said(other), said(one))
 
 
-@pytest.mark.parametrize(("one", "other"), OPPOSED)
-def test_texts_that_say_different_things_however_near_they_are(one: str, other: str) -> None:
-    assert not says_the_same(said(one), said(other))
-    assert not says_the_same(said(other), said(one))
-    assert said(one).text != said(other).text
-    assert digest("facts", one) != digest("facts", other)
+def test_texts_that_say_different_things_however_near_they_are() -> None:
+    for one, other in OPPOSED:
+        assert not says_the_same(said(one), said(other))
+        assert not says_the_same(said(other), said(one))
+        assert said(one).text != said(other).text
+        assert digest("facts", one) != digest("facts", other)
 
 
 def test_a_digest_is_of_kind_and_text_but_for_white_space_and_a_first_capital() -> None:
