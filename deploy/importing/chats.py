@@ -102,7 +102,8 @@ def read_copilot_chat(path: Path, choices: fields.Choices) -> Iterator[exports.E
 
 def _copilot_request(said: fields.Conversation, position: int, request: Any) -> Iterator[exports.Entry]:
     known, at = fields.value_at(request, "requestId"), fields.value_at(request, "timestamp")
-    prompt = fields.value_at(request, "message.text") or fields.value_at(request, "message")
+    prompt = fields.value_at(request, "message")
+    prompt = fields.value_at(prompt, "text") if isinstance(prompt, dict) else prompt
     at = at / 1000 if isinstance(at, int) else None
     if not known or not isinstance(prompt, str):
         yield Rejection(said.line, COPILOT_LIST, f"Request {position} has no requestId, or no message.")

@@ -1,6 +1,7 @@
 """Bring past sessions of coding agents in: each turn once, apart, in the project of the folder that it was said in."""
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat
 # Errors that end one session and no other: it cannot be read, or holds what its client never writes.
 UNUSABLE: Final = (OSError, UnusableFile, ValueError, TypeError, OverflowError)
 NO_FOLDER: Final = LeftOut("sessions name no folder", "session names no folder")
+_OF_WINDOWS: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\")  # how a path begins on a disk that was brought from there
 SILENT: Final = LeftOut("sessions without a turn that is understood", "session without a turn that is understood")
 
 
@@ -56,6 +58,7 @@ class Projects:
         is_there = os.path.isdir(folder)  # noqa: PTH112 - False where nobody may look
         if not is_there:
             self.gone.add(folder)
+            folder = "/" + folder.replace("\\", "/") if _OF_WINDOWS.match(folder) else folder
         # Without a home, as with servers elsewhere, nothing is noted.
         if self.note and is_there and (name := project_of(self.home, self.namespace, folder)):
             return name

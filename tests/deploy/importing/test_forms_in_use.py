@@ -8,6 +8,8 @@ import pytest
 
 from engramq.deploy.importing.formats import format_of
 from engramq.deploy.importing.records import Given, Rejection, read_records
+from engramq.deploy.importing.sessions import Projects
+from engramq.deploy.local.home import Home
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
 from tests.deploy.importing.test_foreign_forms import CHATGPT, CLAUDE, MEM0, edges, left_out, note, read, rows, written
@@ -134,3 +136,22 @@ def test_a_table_is_read_with_a_tab_named_or_an_empty_column_behind(head: str) -
 def test_a_cell_below_no_name_is_rejected() -> None:
     given = list(read_records([b"content,tags,\n", b"blue kettle,tea,7\n", b"red kettle,tea,\n"], None))
     assert [type(each) for each in given] == [Rejection, Given]
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["C:\\Users\\ada\\shop", "d:\\shop\\", "\\\\wsl$\\Ubuntu\\home\\ada\\shop", "C:/Users/ada/shop", "/gone/shop/"],
+)
+def test_a_session_of_another_disk_is_of_the_project_that_its_folder_names(tmp_path: Path, folder: str) -> None:
+    projects = Projects(Home(tmp_path), "default", note=False)
+    assert projects.of(folder) == "shop"
+    assert projects.gone == {folder}
+
+
+def test_a_prompt_to_copilot_without_words_is_named_and_its_answer_comes_in(tmp_path: Path) -> None:
+    request = {"requestId": "r", "message": {"text": "", "parts": []}, "response": [{"value": "Mint it is."}]}
+    found = read(
+        written(tmp_path / "chat.json", {"responderUsername": "x", "requests": [request]}), ForeignFormat.COPILOT_CHAT
+    )
+    assert [row["content"] for row in rows(found)] == ["Mint it is."]
+    assert left_out(found) == ["messages without text"]
