@@ -173,9 +173,8 @@ class EngramqFailure(Exception):
 class Refused(EngramqFailure):
     """The server refused the call, and nothing has happened.
 
-    `code` is a word of the contract ("" when the server refused ahead of the operation, as for a bad token), `message`
-    says what is wrong, `recovery` what to do, `field` which parameter is meant; `http_status` and `body` are as they
-    came.
+    `code` is a word of the contract ("" when the server refused before the operation, as for a bad token). `message`
+    says what is wrong, `recovery` what to do, `field` names the parameter; `http_status` and `body` are as they came.
     """
 
     def __init__(self, http_status: int, body: Mapping[str, Any]) -> None:

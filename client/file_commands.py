@@ -29,8 +29,8 @@ class _SeenByOthers(Exception):
 class MemoryFiles:
     """Memories as files. Each method is a conversation for `converse` of a client; its result is for the model.
 
-    `project` is that of all files; without it a file is in the project that its first folder names. What is untrusted
-    is a file only where `include_untrusted` says so. `on_receipt` gets the reply of every write, with the command_id
+    `project` is that of all files; without it a file is in the project that its first folder names. Untrusted memories
+    are files only where `include_untrusted` says so. `on_receipt` gets the reply of every write, with the command_id
     under which the audit knows it.
     """
 

@@ -1,8 +1,8 @@
 """Write an export in the form of another program: a folder of Markdown, mem0's JSON, the memory server's lines.
 
-What holds now goes out: memories that are current, the things of the graph and what connects them. What a form cannot
-hold is counted by name. A note of the folder keeps in its property `engramq` what Markdown has no place for, so that an
-import of the folder is equal.
+It writes what holds now: memories that are current, the things of the graph and the edges between them. It counts by
+name the fields and records that a form cannot hold. A note of the folder keeps in its property `engramq` what Markdown
+has no place for, so that an import of the folder is equal.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Compare citations with the files of a working tree: fresh, changed, gone, or unknown, within a bound of time.
 
 Only what git tracks is compared where others learn the answer: hashes come from anybody, and it would confirm guesses
-about other files, as `.env`. What is not there is looked for where git says that it was renamed to; one pass does for
-all of them.
+about other files, as `.env`. A missing file is looked for under the name that git says it was renamed to; one pass does
+for all of them.
 """
 
 from __future__ import annotations
@@ -273,7 +273,8 @@ class _Comparison:
     def _among_untracked(self, repository: Repository, paths: Collection[str]) -> dict[tuple[str, str], str]:
         """Return where these files were moved by hand, by their paths and hashes.
 
-        A file that git does not know yet is such a one if it is as the last commit has it; of others nothing is told.
+        A file that git does not track yet counts if its bytes are those of the last commit; other files are not
+        reported.
         """
         names = {f"HEAD:{path}": path for path in paths}
         blobs = repository.blobs(list(names), MOST_BYTES) if names else ()

@@ -4,7 +4,7 @@ Left out are what is null or as documented by default below, and what orders or 
 (usefulness, accessed_at, score). Replies to writes do not repeat what their caller has just said.
 
 A caller without the scope `read` gets ids, marks and numbers, without what others wrote: workers read no previews of
-references for them. What the call itself says stays, since its caller knows it: a note, and properties of the graph.
+references for them. Texts of the call itself stay, since its caller knows them: a note, and properties of the graph.
 The audit log is read with a scope of its own, and is left as it is.
 """
 

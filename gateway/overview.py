@@ -1,6 +1,6 @@
 """Look at the whole installation once, for status, doctor, /readyz, /metrics and the page.
 
-What only a worker can see (database, model, vectors) comes with its answer to a ping.
+Checks that only a worker can make (database, model, vectors) come with its answer to a ping.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -94,7 +94,7 @@ def _with_digest(detail: Detail, node: msgspec.Struct) -> msgspec.Struct:
 def withheld_body_of(reply: commands.Reply, command: object, caller: str, notice: str | None) -> Body:
     """Return a reply in brief as plain values for a caller who may not read: without contents, and saying so.
 
-    `command` is what was asked, `notice` what the caller has to be told besides.
+    `command` is the request, `notice` a remark for the caller.
     """
     brief, left_out = withhold_contents(brief_of(reply, caller), command)
     body: Body = msgspec.to_builtins(brief)

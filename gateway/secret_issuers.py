@@ -1,8 +1,8 @@
 """Find tokens that issuers made, by the form that each of them gives its own: `ghp_...` is one of GitHub's.
 
-The issuers and their prefixes are those of the rules of gitleaks (2026-07-22) and the detectors of trufflehog
-(2026-08-21), as far as a token is known by its form alone; where neither has one, of the issuer's own documentation of
-2026. Renew it by comparing with newer rules; tests/gateway/test_secret_issuers.py names every issuer.
+Issuers and prefixes come from the rules of gitleaks (2026-07-22) and the detectors of trufflehog (2026-08-21), for
+tokens that are known by their form alone; the others from the issuers' documentation of 2026. Renew it by comparing
+with newer rules; tests/gateway/test_secret_issuers.py names every issuer.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Check an installation: what each check looks at, how to mend what it finds, and the state that `up`, /readyz and
 the page show. One table for every part of it.
 
-Who can look makes the check: a worker (database, model), a gateway (queue, workers), `engramq doctor` on its machine.
+The process that can look makes the check: a worker (database, model), a gateway (queue, workers), `engramq doctor` on
+its machine.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

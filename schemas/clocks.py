@@ -34,7 +34,7 @@ def clock_sentence(whose: str, ahead: float, of: str) -> str:
 class Presence:
     """Says in one lane that a process is there; `name`: what people know it by.
 
-    Who has been silent for `forgotten_s` is forgotten; what it said of its clock counts for `fresh_s`.
+    A process that has been silent for `forgotten_s` is forgotten; its report on its clock counts for `fresh_s`.
     """
 
     def __init__(self, keys: Keys, name: str, *, forgotten_s: float, fresh_s: float) -> None:

@@ -328,8 +328,8 @@ class RedisConnection:
     async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
         """Send packed commands in one write and return their replies; an error reply is a value among them.
 
-        What another server has to carry out is sent there, for as long as there is time. Raises one of
-        CONNECTION_ERRORS and closes the connection when a reply does not come.
+        A command for another server is sent there, as long as there is time. Raises one of CONNECTION_ERRORS and closes
+        the connection when a reply does not come.
         """
         try:
             async with asyncio.timeout(timeout_s):

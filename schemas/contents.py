@@ -1,7 +1,7 @@
 """Tell which fields hold text that somebody wrote, by the fields' marks.
 
-What is blanked in the ledger, withheld from who may not read, and cut by a budget comes from here. So does the preview:
-the beginning of a content, to know a memory by.
+It decides which texts are blanked in the ledger, withheld from callers without the scope read, and cut by a budget. So
+does the preview: the beginning of a content, to know a memory by.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,8 +27,8 @@ Contents = Annotated[T, Meta(extra={_HOLDS: CONTENTS})]  # of a reply, where tex
 def contents_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
     """Return the fields of a Struct that hold what somebody wrote, each with what stands there when that is left out.
 
-    Of a record that is every text without a mark, so that a mark which was forgotten hides too much, never too little.
-    Of any other Struct it is what is marked with Contents.
+    In a record every text without a mark counts, so that a forgotten mark hides too much, never too little. In any
+    other Struct the texts marked with Contents count.
     """
     is_record = any(base.__module__ == records.__name__ for base in kind.__mro__)
     return {

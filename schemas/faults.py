@@ -117,9 +117,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `field` names the parameter of an invalid one; `memory_id` the memory that stands in the way; `retry_after_s` is in
     seconds; `command_id` is on everything that reached the queue; `resolved_references` says what each reference that
-    the call used stood for. Of a conflict `changed` are the names of what is not as it was seen, `digest` what `seen`
-    has to be by now, and `now` how the text begins; null in an answer that is given again. `untrusted` and `warning`
-    where that text is untrusted.
+    the call used stood for. On `conflict`, `changed` lists the fields that differ from what the caller saw, `digest` is
+    the value that `seen` must have now, and `now` the beginning of the text; null in an answer that is given again.
+    `untrusted` and `warning` where that text is untrusted.
     """
 
     code: FaultCode

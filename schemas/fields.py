@@ -47,7 +47,7 @@ OFFSETS: Final = {"occurred_at": "occurred_offset"}  # times whose offset is kep
 ValidFrom = Annotated[Moment, Meta(description="Holds from then on")]
 ValidUntil = Annotated[Moment, Meta(description="Holds until then")]
 ExpiresAt = Annotated[Moment, Meta(description="Archived then")]
-AsOf = Annotated[Moment, Meta(description="What held then")]
+AsOf = Annotated[Moment, Meta(description="As it was then")]
 Confidence = Annotated[UnitInterval, Meta(description="How sure you are")]
 Speaker = Annotated[Name, Meta(description="Who said it")]
 Standing = Annotated[bool, Meta(description="Asked for for good")]
@@ -59,7 +59,7 @@ ThreadPosition = Annotated[Position, Meta(description="Within the thread")]
 def composed(value: Any) -> Any:
     """Return a text, or each text of a list, in the one form (NFC) in which it is kept; of an object the names alone.
 
-    What stands in an object may be bytes of somebody else: the path of a file, an item of a store.
+    An object may hold bytes of another program: the path of a file, an item of a store.
     """
     match value:
         case str():

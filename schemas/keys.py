@@ -84,8 +84,8 @@ class SessionKeys(NamedTuple):
 class Keys:
     """Every Redis key of one lane, which is all of an installation without lanes; `prefix` tells it from others.
 
-    `of` has the keys of each worker kind, `lanes` says how many lanes share what is bounded. What a user chose is
-    percent-encoded, so that no character of it can end or forge a key.
+    `of` has the keys of each worker kind, `lanes` says how many lanes share what is bounded. Names that users choose
+    are percent-encoded, so that no character of them can end or forge a key.
 
     `guard` goes with the keys of every script, and is never written. While a slot moves, a script could begin at a
     server that has some of its keys and fail half way; with a key that nobody has it is not begun at all.

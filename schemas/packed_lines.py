@@ -1,6 +1,6 @@
 """Read the lines of a file or a pipe, whatever packs and encodes it, in bounded memory.
 
-gzip, bzip2 and xz are told by their first bytes, UTF-16 by its byte order mark. Lines come as UTF-8.
+gzip, bzip2 and xz are recognised by their first bytes, UTF-16 by its byte order mark. Lines come as UTF-8.
 """
 
 import bz2

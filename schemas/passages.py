@@ -53,7 +53,7 @@ _COMMON: Final = GRAMMAR.union(_ALSO_COMMON.split())
 def words_of(question: str) -> tuple[str, ...]:
     """Return the words by which pieces are chosen, without endings: each letter pair where words are not divided.
 
-    Of a long question those count that it begins and ends with.
+    A long question counts by its first and last words.
     """
     lower = _lower(question)
     pairs = (run[start : start + 2] for run in re.findall(_DENSE, lower) for start in range(max(1, len(run) - 1)))

@@ -1,6 +1,6 @@
 """Find what a long prompt asks, apart from what is pasted into it: a trace, a diff, a mail, a log. Pure.
 
-The question stands before or after the paste. It is told by its sentences: they ask, or command. Where it names little
+The question stands before or after the paste. Its sentences tell it apart: they ask, or command. Where it names little
 itself ("Have we seen this before?") what is pasted adds names, few and rare ones. A prompt on one line that is prose is
 a question, however it rambles.
 """

@@ -1,8 +1,8 @@
 """The chain of the audit log, and receipts that anybody can check offline. Pure: hashes alone, no keys.
 
 Each entry of a namespace has a place in a chain. Its hash follows from the hash of the place before and from the entry,
-so that an entry that was changed, taken out or moved breaks the chain there. What an entry says in somebody's words may
-have to be erased: the hash takes it as a digest with a salt, and without the salt nobody can guess the words.
+so that an entry that was changed, taken out or moved breaks the chain there. Somebody's words in an entry may have to
+be erased: the hash takes them as a digest with a salt, and without the salt nobody can guess the words.
 """
 
 import hashlib

@@ -202,11 +202,11 @@ class Memory(MemoryFields, kw_only=True):
     It holds from `valid_from` until `valid_until`, which is excluded; null is open. From `expires_at` on it reads as
     archived.
 
-    `sector_confidence` is the calibrated chance, 0 to 1, that an automatic sector is right, or that none fits; null
-    when it was chosen by hand, or is not told yet.
+    `sector_confidence` is the calibrated chance, 0 to 1, that an automatic sector is right, or that none fits; null for
+    a sector that was chosen by hand, or is not chosen yet.
 
     `standing`: whether it is a standing instruction (always, never, from now on); null is no, as far as is known.
-    `standing_source` says who told.
+    `standing_source` says how it is known.
 
     `evidence` are citations, as they were given; `state`, `checked_at` and `checked_by` say what the last comparison
     found.
@@ -398,8 +398,8 @@ class Neighbor(NodeRef, frozen=True, kw_only=True):
     """A node that a walk has reached, `distance` edges from its start.
 
     `edges` are those from the node before it on the walk, heaviest first, `more_edges` the number of those left out.
-    What else is said of an edge is said of the first one. `relevance`, from 0 to 1, is the product of the weights along
-    the way, each decayed by its sector and age in active hours. `properties` are the node's.
+    All other fields describe the first edge. `relevance`, from 0 to 1, is the product of the weights along the way,
+    each decayed by its sector and age in active hours. `properties` are the node's.
     """
 
     distance: int
@@ -431,7 +431,7 @@ class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
 class EdgeChange(msgspec.Struct, frozen=True, kw_only=True):
     """The difference that a proposal makes to an edge: as it is now, and as it would be; of properties by key.
 
-    Of a memory that is to be shared, `new` is what others would read of it.
+    For a memory that is to be shared, `new` has the text that others would read.
     """
 
     old: dict[str, Any] = {}
@@ -441,8 +441,8 @@ class EdgeChange(msgspec.Struct, frozen=True, kw_only=True):
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A change that waits for consent, was decided, used, or has expired.
 
-    Either an edge (to be reclassified, changed or deleted) or a node (to be deleted with its constitutive edges) is
-    named, and shown as it is now, null when it is gone; or a memory that is to be shared, all of which is in `change`.
+    It names an edge (to be reclassified, changed or deleted) or a node (to be deleted with its constitutive edges), as
+    it is now, null when it is gone. Or it names a memory that is to be shared, with all its fields in `change`.
     `effect` says in words what the proposal would do; `change` is null unless weight, properties or flag of an edge
     would change, or a memory would be shared. `digest` is of what is shown, for the `seen` of a decision.
     """

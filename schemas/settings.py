@@ -129,7 +129,7 @@ class Settings:
     namespace: str = _setting(DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", take.namespace)
     principal: str = _setting(
         DEFAULT_PRINCIPAL,
-        "Who stdio clients, the command line and HTTP without tokens are: created_by of what they store, the actor in "
+        "The principal of stdio clients, the command line and HTTP without tokens: their created_by, and the actor in "
         "the audit log. In a home it is the login name of its user, `I/O` in an older home; else `I/O`",
         take.principal,
     )
@@ -249,7 +249,7 @@ class Settings:
     )
     webhooks_key: str = _setting(
         "",
-        "What the secrets of webhooks and the key of receipts follow from, of at least 32 characters, the same for all "
+        "Master key of webhooks' secrets and receipts, at least 32 characters, the same for all "
         "workers and `engramq webhook`; left out: a key that the home keeps",
         str,
         secret=True,

@@ -67,7 +67,7 @@ BUILD: Final = _gauge("engramq_build_info", "1; the version is a label", "versio
 # Of a gateway.
 READY: Final = _gauge("engramq_ready", "1 while calls are answered, 0 while they are not")
 CHECK: Final = _gauge(
-    "engramq_check_state", "What the checks of `engramq doctor` find: 0 well, 1 degraded, 2 failed", "check"
+    "engramq_check_state", "Results of the checks of `engramq doctor`: 0 well, 1 degraded, 2 failed", "check"
 )
 DEPTH: Final = _gauge("engramq_mailbox_depth", "Commands that wait or run, by mailbox", "kind")
 OLDEST: Final = _gauge(

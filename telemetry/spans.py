@@ -151,8 +151,8 @@ def trace(
 ) -> Iterator[Subject]:
     """Record a block as a span, and let all log lines of the block, and of the tasks it starts, name command and trace.
 
-    The trace is the one that the header names, or else a new one. What begins in the block is a part of the span, which
-    ends with the name of an exception that leaves the block.
+    The trace is the one that the header names, or else a new one. Spans that begin in the block are its parts; it ends
+    with the name of an exception that leaves the block.
     """
     begun = None if _tracer is None else _tracer.begin(name, kind, traceparent, time.time_ns(), attributes or {})
     traceparent = traceparent if begun is None else begun.traceparent

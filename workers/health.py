@@ -1,7 +1,7 @@
 """Serve /healthz and /readyz of a worker: whether its process lives, and whether it serves.
 
-Lives: its event loop turns. Serves: it takes commands from Redis, PostgreSQL answers, its model is loaded. What is away
-is waited for, so a process that does not serve need not be started anew; one that does not live must be.
+Lives: its event loop turns. Serves: it takes commands from Redis, PostgreSQL answers, its model is loaded. A missing
+server is waited for, so a process that does not serve need not be started anew; one that does not live must be.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Blank the contents of a reply before the ledger keeps it, and add them again for its reader.
 
 An erased memory must leave nothing in the ledger, so that keeps ids and no contents: neither of memories, nor notes,
-queries and previews, which may say the same. What is missing is read again whenever an answer is given.
+queries and previews, which may say the same. Blanked contents are read again whenever an answer is given.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -63,7 +63,7 @@ def subject(reply: Reply) -> UUID | None:
 def announcement(reply: Reply) -> Announcement | None:
     """Return the event that a reply is for webhooks, None for no event.
 
-    What is told are ids and words of the vocabulary, nothing that anybody wrote, and of no private memory.
+    An event has ids and words of the vocabulary, nothing that anybody wrote, and nothing about a private memory.
     """
     match reply:
         case Stored(stored=memory) | Superseded(new=memory) | Promoted(memory=memory) if (

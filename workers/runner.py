@@ -1,9 +1,9 @@
 """Run each command once, in a transaction with its ledger row, and record the reply.
 
 A handler is a function: `@handles(Connect) async def connect(tx, command, context) -> Connected`. A write runs in one
-transaction with its ledger row; a read in a read-only one. What takes time and needs no transaction (a model) is done
-by `before`; what has to follow the commit, also when the command is repeated, by `after`. Handlers know nothing of
-Redis, retries or replies; what they leave to be done they put into the context.
+transaction with its ledger row; a read in a read-only one. `before` does what takes time and needs no transaction (a
+model); `after` does what follows the commit, also when the command is repeated. Handlers know nothing of Redis, retries
+or replies; what they leave to be done they put into the context.
 """
 
 import math

@@ -82,9 +82,9 @@ class Checked(NamedTuple):
 def command(path: Path, project: str | None, namespace: str | None, *, fix: bool, **how: bool) -> ExitCode:
     """Compare what memories cite with the files of a repository.
 
-    PATH is the folder that you are in unless given. Renamed files are followed by git. What was found is kept with each
-    memory, and engramq list --stale shows it until somebody verifies. Of memories in no project only those are compared
-    that cite a commit of this repository, and of files only those that git tracks. Ends with 1 if anything is stale.
+    PATH is the folder that you are in unless given. Renamed files are followed by git. The result is kept with each
+    memory, and engramq list --stale shows it until somebody verifies. Memories in no project are compared only if they
+    cite a commit of this repository, and files only if git tracks them. Ends with 1 if anything is stale.
     """
     folder = path if path.is_dir() else path.parent
     root = root_of(str(folder))
@@ -174,7 +174,7 @@ def _is_below(path: str, folder: str) -> bool:
 def _report(checked: Sequence[Checked], namespace: str | None) -> None:
     """Tell the server what was found that it does not know yet.
 
-    Of untrusted memories nothing: their authors would learn of a file whether it is as they guessed.
+    It names no untrusted memories: their authors would learn whether a file is as they guessed.
     """
     new = [
         msgspec.convert({"memory_id": each.memory["id"], "evidence": told}, CheckedMemory)

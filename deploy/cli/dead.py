@@ -28,8 +28,8 @@ namespace_option = common.namespace_option("Only of this one. Default: any.")
 def command() -> None:
     """List, show, retry and drop commands that were given up.
 
-    A command that fails at all its tries, or that no worker can read, is set aside as a dead letter. Its caller was
-    told so.
+    A command that fails at all its tries, or that no worker can read, is set aside as a dead letter. Its caller has got
+    that answer.
     """
 
 

@@ -69,10 +69,10 @@ def command(
 ) -> None:  # fmt: skip
     """List memories that say the same, and with --merge --yes keep one of each group.
 
-    Of each group the one stays that is vouched for best, else the newest; the others are superseded by it, and
-    engramq restore brings one back. Memories of different partitions, projects, threads, speakers, times or tags are no
-    duplicates, nor are short texts, nor texts that differ in a word, a number or their order. What has an external_id
-    stays.
+    In each group the memory that is vouched for best stays, else the newest; it supersedes the others, and engramq
+    restore brings one back. Memories of different partitions, projects, threads, speakers, times or tags are no
+    duplicates, nor are short texts, nor texts that differ in a word, a number or their order. A memory with an
+    external_id stays.
     """
     if yes and not merge:
         raise click.UsageError("--yes goes with --merge.")

@@ -24,7 +24,7 @@ ID_MAX = 10**18 - 1
 def command() -> None:
     """List deleted edges and nodes of the knowledge graph, and restore them.
 
-    What an agent deletes, or purge with --archive, is kept for 30 days.
+    Parts that an agent or purge --archive deleted are kept for 30 days.
     """
 
 

@@ -90,7 +90,7 @@ def _consequences(client: HookClient, *, recalls: bool, captures: bool, recalls_
 def uninstall_command(*, client: str, project: bool) -> None:
     """Take engramq's hooks out of CLIENT.
 
-    What was captured stays: see engramq purge.
+    Captured turns stay: see engramq purge.
     """
     chosen = HOOK_CLIENTS[client]
     path = file_of(chosen, surroundings(), project=project)

@@ -111,7 +111,7 @@ def command(
     """Load memories from files, other systems, notes and past sessions, or restore an export.
 
     Rows are one JSON object per line, or a CSV with a first row of names, with the parameters of store_memory; FILE -
-    is standard input. gzip, bzip2, xz and UTF-16 are recognised. What went in before is skipped. The exit code
+    is standard input. gzip, bzip2, xz and UTF-16 are recognised. Rows of an earlier import are skipped. The exit code
     is 1 when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
 
     Other systems: exports, databases and folders of notes, as their programs write them; --format names each. Sessions

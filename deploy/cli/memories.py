@@ -95,7 +95,7 @@ def _draw_survey(reply: Reply) -> None:
 def list_memories(limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
     """List memories, newest first, all that the options name.
 
-    What waits for review: --partition untrusted --verification unverified.
+    Memories that wait for review: --partition untrusted --verification unverified.
     """
     asked = {"limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with open_client(namespace) as gateway:
@@ -266,8 +266,8 @@ def _content(words: tuple[str, ...]) -> str:
 def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **fields: Any) -> ExitCode:
     """Keep one memory, and print its id.
 
-    The words of CONTENT need no quotation marks; without any, or as -, it is read from standard input. What is similar
-    already is told of.
+    The words of CONTENT need no quotation marks; without any, or as -, it is read from standard input. It names similar
+    memories that are stored already.
     """
     memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
     with open_client(namespace) as gateway:
@@ -292,7 +292,7 @@ def forget(
 ) -> ExitCode:
     """Hide a memory from searches and lists, or erase it for good.
 
-    What is hidden engramq restore ID brings back.
+    engramq restore ID brings it back.
 
     ID may be its beginning, of 8 characters or more, if no other has that.
     """

@@ -1,6 +1,6 @@
 """Print what a command has: replies as JSON or text, refusals in one line, lists as tables or lines.
 
-What others wrote is inert in all of them.
+Texts of others are inert in all of them.
 """
 
 import json

@@ -62,14 +62,14 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     --until, takes the principal's knowledge nodes, edges, links and proposals too, and what of the graph was deleted in
     the last 30 days.
 
-    A name may be that of a trusted and of an untrusted principal: what is meant is told by its trust, and --partition
-    takes one kind alone. What cites one of the memories as its ground is named; --with-resting takes it too.
+    A trusted and an untrusted principal may have one name: its trust tells which is meant, and --partition takes one
+    kind alone. Memories that cite one of these as their ground are named; --with-resting takes them too.
 
-    What --archive takes can come back: memories with engramq restore, nodes and edges for 30 days with engramq graph
-    restore. Links and proposals stay.
+    Things that --archive takes can come back: memories with engramq restore, nodes and edges for 30 days with engramq
+    graph restore. Links and proposals stay.
 
-    What was erased is in no table then, but its bytes stay in the servers' files until these are written over, or anew
-    by --rewrite: all tables with their indexes, one after the other, and calls that need one of them wait meanwhile.
+    Erased rows are in no table then, but their bytes stay in the servers' files until these are written over. --rewrite
+    writes all tables with their indexes anew, one after the other, and calls that need one of them wait meanwhile.
     """
     if rewrite:
         if yes or namespace or any(given.values()):

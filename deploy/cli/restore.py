@@ -32,12 +32,11 @@ def command(
 ) -> ExitCode:  # fmt: skip
     """Bring back a memory, by its ID, or make a home of a backup, by its FILE.
 
-    A memory may have been forgotten or replaced.
-    ID may be the beginning of one, of 8 characters or more, if no other has that. What could be both is refused: write
-    ./FILE then.
+    A memory may have been forgotten or replaced. ID may be the beginning of one, of 8 characters or more, if no other
+    has that. A name that could be both is refused: write ./FILE then.
 
-    Of a backup nothing is touched before all of the file was found to be as it was written. The stack must not run.
-    Broken off, the same command begins anew, and the stack does not start before. See docs/backup.md.
+    A backup is checked to its end before anything is touched. The stack must not run. Broken off, the same command
+    begins anew, and the stack does not start before. See docs/backup.md.
     """
     file = Path(meant)
     if common.BEGINNING.fullmatch(meant):

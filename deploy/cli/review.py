@@ -193,9 +193,9 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
 def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: Any) -> ExitCode:
     """Correct what is said about a memory: its date, speaker, tags and the like.
 
-    What you leave out stays as it is. Its content is never edited: store it anew, then engramq supersede OLD NEW.
-    --metadata is merged into what is there.
-    ID may be its beginning, of 8 characters or more, if no other has that.
+    Fields that you leave out stay as they are. Its content is never edited: store it anew, then engramq supersede OLD
+    NEW. --metadata is merged into what is there. ID may be its beginning, of 8 characters or more, if no other has
+    that.
     """
     changes = common.arguments(fields)
     if not changes.keys() - {"seen"}:
@@ -211,7 +211,7 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
 def contradictions(limit: int, project: str | None, namespace: str | None, *, as_json: bool) -> None:
     """List pairs of memories that say otherwise about the same thing, newest first.
 
-    Of each pair the later memory stands first, with what it says, then the earlier. engramq supersede OLD NEW decides.
+    In each pair the later memory stands first, with its words, then the earlier. engramq supersede OLD NEW decides.
     """
     with open_client(namespace) as gateway:
         pairs = islice(_pairs(gateway, project), limit)

@@ -286,8 +286,8 @@ class _Remembering(io.FileIO):
 def remembering() -> Iterator[list[OSError]]:
     """Gather what standard output and error fail of while the block lasts: other files and sockets fail of the same.
 
-    To flush them again tells nothing: what is not buffered (much at once, or PYTHONUNBUFFERED) is gone by then. What is
-    left of the output at the end, and cannot be written, goes nowhere.
+    To flush them again tells nothing: what is not buffered (much at once, or PYTHONUNBUFFERED) is gone by then. Output
+    that is left at the end and cannot be written goes nowhere.
     """
     failures: list[OSError] = []
     before = sys.stdout, sys.stderr

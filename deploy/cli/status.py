@@ -44,7 +44,7 @@ _CODES: Final = {"ready": ExitCode.DONE, "degraded": ExitCode.DEGRADED, "unavail
 def command(*, as_json: bool, watch: bool) -> ExitCode:
     """Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses.
 
-    Of the home's stack, or of the servers that the environment names. The exit code is 0 when all is ready, 4 when
+    It shows the home's stack, or the servers that the environment names. The exit code is 0 when all is ready, 4 when
     reads are answered but something has to be mended, 1 when nothing is answered, 3 when nothing runs.
     """
     while True:

@@ -96,8 +96,8 @@ def hand_over_private(
 ) -> None:
     """Let a principal own what is private to another one, who leaves.
 
-    TO, by any of its tokens, then sees these memories and nobody else does. Revoke the tokens of FROM first. What is to
-    go instead, engramq purge --created-by FROM --private erases.
+    TO, by any of its tokens, then sees these memories and nobody else does. Revoke the tokens of FROM first. engramq
+    purge --created-by FROM --private erases memories that are to go instead.
     """
     if leaving == heir and not untrusted:
         raise click.UsageError("FROM and TO are the same principal.")

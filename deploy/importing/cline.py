@@ -1,6 +1,6 @@
 """Read the sessions of Cline's command line: one JSON object each, `sessions/ID/ID.messages.json`, their folder beside.
 
-What a person says stands within a mark in prompts (those that were typed while the model worked too), and in answers to
+A person's words stand within a mark in prompts (those that were typed while the model worked too), and in answers to
 its questions. The forms are those of 3.0.65, which was run in a terminal for all of them; a fork keeps the ids of what
 it copies, and a compaction changes nothing but a file beside.
 """

@@ -1,9 +1,9 @@
 """Read the sessions of Continue: one JSON object each, `sessions/ID.json`, whose messages have neither ids nor times.
 
-What a person says stands in prompts and in answers to its questions. The forms are those of its command line 1.5.47,
-which was run in a terminal. A fork copies messages without a word, a compaction takes them out of the file: so each is
-known by the folder and by all that was said before it, and is of the time when its session began. Sessions of one
-folder that begin alike share that beginning.
+A person's words stand in prompts and in answers to its questions. The forms are those of its command line 1.5.47, which
+was run in a terminal. A fork copies messages without a word, a compaction takes them out of the file: so each is known
+by the folder and by all that was said before it, and is of the time when its session began. Sessions of one folder that
+begin alike share that beginning.
 """
 
 import hashlib

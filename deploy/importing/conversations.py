@@ -34,7 +34,7 @@ _TOOL: Final = "tool"
 def read_claude(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield what Claude remembers of the person and of projects, then the messages of each conversation.
 
-    What tools have said comes only where all messages are wanted. A file by itself may be any of the three.
+    Messages of tools come only where all messages are wanted. A file by itself may be any of the three.
     """
     is_file = exports.members(path, CLAUDE_FILE) == [""]
     if not is_file and not any(exports.members(path, name) for name in (CLAUDE_FILE, CLAUDE_MEMORIES, _PROJECTS)):

@@ -1,7 +1,7 @@
 """Read the events of GitHub Copilot's command line: one in each line of `session-state/ID/events.jsonl`.
 
-What a person says stands in prompts (those that were typed while the model worked too), in answers to its questions,
-and in words that came with a refused tool. The forms are those of 1.0.102, which was run in a terminal for all of them.
+A person's words stand in prompts (those that were typed while the model worked too), in answers to its questions, and
+in words that came with a refused tool. The forms are those of 1.0.102, which was run in a terminal for all of them.
 """
 
 from collections.abc import Mapping

@@ -73,7 +73,7 @@ def first_at(item: dict[str, Any], places: tuple[str, ...]) -> Any:
 class ItemFields:
     """The places of a memory's fields in an item of the format `kind`; of several the first that says something counts.
 
-    Of `tags` all count; what is `kept` stands in the metadata under the format's name, beside the item's own.
+    All `tags` count; the fields `kept` stand in the metadata under the format's name, beside the item's own.
     """
 
     kind: str

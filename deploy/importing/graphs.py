@@ -126,7 +126,7 @@ _SUMMARIES: Final = exports.LeftOut("summaries of things, which are made of fact
 def read_graphiti(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield facts with the time in which they held, things, relations that hold, and episodes as turns.
 
-    A document has several of the lists, or is one of them; their items are told by their form.
+    A document has several of the lists, or is one of them; its items are recognised by their form.
     """
     things: dict[object, tuple[object, str]] = {}
     for _, item in exports.read_lists(path, "uuid", *ZEP_LISTS):

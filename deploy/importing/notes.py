@@ -108,8 +108,8 @@ class MarkdownNote:
 def notes(folder: Path) -> Iterator[MarkdownNote | exports.Entry]:
     """Yield each note below a folder, in order; links to elsewhere and hidden folders are passed over.
 
-    Of a note that an export of ours has written, what it says; what somebody has added to the note of a thing is read
-    as basic-memory does, whatever the format, so that it comes in once. Raises UnusableFile when it is no folder, or
+    A note that our own export wrote gives what it says; words that somebody has added to the note of a thing are read
+    as basic-memory does, whatever the format, so that they come in once. Raises UnusableFile when it is no folder, or
     holds no note.
     """
     if not folder.is_dir():
@@ -183,8 +183,8 @@ def _name_of_property(line: str) -> str:
 def _read_properties(text: str) -> tuple[dict[str, Any], int] | None:
     """Return properties, and how many of their lines cannot be read; None for a text that has none.
 
-    Each value is a text or made of texts. What is no YAML as a whole is read property by property, and a value that is
-    none by itself, such as "Kettle: a history" or "@someone", is the text that stands there.
+    Each value is a text or made of texts. A head that is no YAML as a whole is read property by property. A value that
+    is no YAML by itself, such as "Kettle: a history" or "@someone", is the text that stands there.
     """
     if (own := own_properties(text)) is not None:
         return own, 0

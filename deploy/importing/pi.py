@@ -1,8 +1,8 @@
 """Read the sessions of pi: a tree of entries, one in each line of `sessions/FOLDER/TIME_ID.jsonl`.
 
 A fork copies entries with their ids, which are short, and their times: both together know an entry again. The forms are
-those of 1.6.0, which was run in a terminal: prompts, those that were typed while the model worked, templates and skills
-with arguments, commands of the shell, files and images that a prompt names, compactions, forks, clones and a resume.
+those of 1.6.0, which was run in a terminal. They cover prompts (also typed while the model worked), templates and
+skills with arguments, commands of the shell, files and images of a prompt, compactions, forks, clones and a resume.
 """
 
 import re
@@ -31,8 +31,8 @@ _MARK: Final = r'(?m)^(?:<file name=".*">(?:$|(?P<note>.*</file>\n))|(?P<end></f
 def _without_files(words: str) -> str:
     """Cut off the files before what was typed, each behind another.
 
-    A file may have such marks in it. So an end stands on a line of its own, and one without a begin of its own is
-    still of a file, also when a person typed it: these are not told apart. What a person quotes with both stays.
+    A file may have such marks in it. So an end stands on a line of its own. An end without a begin of its own also
+    belongs to a file, even when a person typed it: the two look alike. A person's quote with both stays.
     """
     at = quoted = 0
     is_open = False

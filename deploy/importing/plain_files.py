@@ -1,7 +1,7 @@
 """Open files and databases of a folder that may be anybody's, as an unpacked archive: every reader of sessions does.
 
-No symbolic link is followed, so nothing elsewhere is read. No pipe or device is waited for. What is read at once is
-bounded, and so is the time of each step of a database, whose views and virtual tables would compute what they like.
+No symbolic link is followed, so nothing elsewhere is read. No pipe or device is waited for. The size of each read is
+bounded, and so is the time of each step of a database, whose views and virtual tables could compute for ever.
 """
 
 import contextlib

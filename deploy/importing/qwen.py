@@ -1,6 +1,6 @@
 """Read the sessions of Qwen Code: lines like Claude Code's, with messages of Gemini's form.
 
-What a person says stands in prompts (those that were typed while the model worked too) and in answers to its questions.
+A person's words stand in prompts (those that were typed while the model worked too) and in answers to its questions.
 Behind a prompt that names files or images stands what is in them. The forms are those of 0.24.4, which was run in a
 terminal for all of them; a fork keeps the ids of what it copies.
 """

@@ -306,7 +306,7 @@ def _tags(cell: str) -> Any:
 def is_export(path: Path) -> bool:
     """Say whether the first line of a file, packed or not, begins an export. A file that cannot be read is none.
 
-    Of a pipe nothing is read, since that would be missing afterwards: the reader of its rows refuses an export.
+    Nothing is read of a pipe, since that would be missing afterwards: the reader of its rows refuses an export.
     """
     try:
         if not path.is_file():

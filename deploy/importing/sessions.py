@@ -84,7 +84,7 @@ class Transcripts:
 class SessionRows:
     """Reads sessions one after the other; `position`: how many of their bytes are read, `silent` and so on count them.
 
-    What is listed is held: some hundred bytes for a session.
+    The list is held: some hundred bytes for a session.
     """
 
     projects: Projects

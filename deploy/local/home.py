@@ -106,7 +106,7 @@ class Home:
     def refuse_others(self) -> None:
         """Refuse a home that somebody else owns or can write to, or where others have left files.
 
-        What is there decides what is started (settings of PostgreSQL can name commands) and what is ended, root's home
+        Files in a home decide which programs start (settings of PostgreSQL can name commands) and end, root's home
         included: nobody runs another's. The folders that PostgreSQL may own are for `embedded.postgres` to judge. A
         folder that is empty is closed instead.
 

@@ -178,7 +178,8 @@ def kept_embedder(home: Home) -> KeptEmbedder:
 def principal_of(home: Home, environment: Mapping[str, str]) -> str:
     """Return who clients are that show no token: as the environment says, else as the home noted at its first start.
 
-    What only its owner sees hangs on that name: homes older than the note, and servers of one's own, keep the former.
+    Memories that only their owner sees hang on that name. Homes older than the note, and servers of one's own, keep the
+    former.
     """
     if named := environment.get(PRINCIPAL):
         return named

@@ -66,8 +66,8 @@ def settings_caller(settings: Settings) -> Caller:
 def authorize(command: C, principal: Principal) -> C:
     """Return a command as the principal may send it; raises EngramqError with `forbidden`, naming the scope.
 
-    What an untrusted principal may write at all is decided here too; that it reaches only untrusted memories is decided
-    where they are looked up.
+    It also decides what an untrusted principal may write at all; look-ups decide that such writes reach only untrusted
+    memories.
     """
     if command.scope not in principal.scopes:
         raise _refuse_without(command.scope, principal)

@@ -161,7 +161,7 @@ class LocalConnection:
 def home_token(home: Path) -> str | None:
     """Return the token of a home, made at its first use, in a file that its owner alone can read; None without a home.
 
-    Raises OSError as `read_or_make_secret` does. What is no text of a header is a token that nobody can send.
+    Raises OSError as `read_or_make_secret` does. A text that no header can carry is no token.
     """
     return read_or_make_secret(home / TOKEN_FILE).decode(errors="replace") if home.is_dir() else None
 

@@ -1,11 +1,11 @@
 """Check the arguments of a call: they become a command, or a refusal that names the parameter.
 
 Arguments that clients send in the wrong type are coerced first. Half of the clients send null for what they leave out,
-and models write numbers, booleans, objects and dates as text. What can mean one thing only is taken as that; everything
-else stays as it is, and the check refuses it. Nothing inside an object is touched.
+and models write numbers, booleans, objects and dates as text. A value with one possible meaning is taken as that; every
+other value stays as it is, and the check refuses it. Nothing inside an object is touched.
 
 Nothing is enqueued before: missing parameters are refused first, in the order of the schema, then unknown ones, then
-each value. What needs Redis (references, cursors) the service resolves afterwards.
+each value. The service resolves the values that need Redis (references, cursors) afterwards.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Answer the tool `guide`: how to work with all tools, or with one, in words for the caller's tools.
 
-What it says of a tool stands with the tool, in schemas/commands.
+The guide's words about a tool stand with the tool, in schemas/commands.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 For example, `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "guide"}}` is answered here, which
 takes .4 to .6 ms of CPU less than the SDK. listing.py answers `initialize` and lists. All else is the SDK's, which over
-HTTP takes bytes and parses them again, and refuses calls of unknown tools, versions and headers. What would leave its
-sender without an answer, and JSON-RPC batches, are refused here.
+HTTP takes bytes and parses them again, and refuses calls of unknown tools, versions and headers. Messages that would
+leave their sender without an answer, and JSON-RPC batches, are refused here.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Send each command by the lane of its namespace, and wait for its answer.
 
-What a caller is told is true: `overloaded` and `unavailable` mean that the command is not applied and never will be; a
-write whose fate is uncertain is Unanswered.
+An answer is true: `overloaded` and `unavailable` mean that the command is not applied and never will be; a write that
+may or may not have been applied is Unanswered.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ class NoLook(Exception):
 async def look_at(lanes: Lanes) -> Look:
     """Return the state of every mailbox, over connections of its own: a new one meets what new callers meet.
 
-    Of several lanes those count together that answer. Raises NoLook within about 4 s, where none does.
+    Among several lanes only those that answer count. Raises NoLook within about 4 s, where none does.
     """
     if len(lanes.all) == 1:
         return await _look_at_lane(lanes.server, lanes.first)

@@ -1,6 +1,6 @@
 """Carry out one action on many memories, those selected or all that were shown: ask first, then say what came of each.
 
-What can be taken back is: the result holds the form for it.
+The result of an action holds the form that takes it back.
 """
 
 from collections import Counter, defaultdict
@@ -254,7 +254,7 @@ def group_entries(entries: Iterable[Body]) -> list[Body | Group]:
 def _way_back(entry: Body) -> tuple[str, dict[str, Any]] | None:
     """Return the tool and its arguments that take an entry of an action on many back, None where nothing does.
 
-    What was promoted stays trusted, since only promotion moves memories between partitions: it is archived.
+    A promoted memory stays trusted, since only promotion moves memories between partitions: it is archived.
     """
     memory = {"memory_id": entry["target_id"]}
     action, old, reason = entry["action"], entry["old"] or {}, entry["reason"] or ""

@@ -150,7 +150,7 @@ class WordsTakenBack(PageCallRefused):
 async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Store the words of the form with all that is said about a memory, and let them supersede it.
 
-    Of two who write anew what both have seen the second is refused, and nothing of theirs is left.
+    If two people reword the text that both have seen, the second is refused, and nothing of theirs is left.
     """
     memory = await _memory(page, memory_id)
     if memory is None:

@@ -1,9 +1,9 @@
 """Send an export of the namespace as a file that the browser saves, and say how far it is.
 
 One command reads one snapshot, and its worker sends the lines in parts, a few ahead of the browser (schemas/parts.py):
-pages that are asked for one by one would need a transaction that waits for requests, and so its process. Whoever stops
-the download ends the command, as with every read. A file that breaks off lacks its last chunk, so that the browser says
-that it failed, and the line by which a reader of exports knows the end, or what its form ends with.
+pages that are asked for one by one would need a transaction that waits for requests, and so its process. A visitor that
+stops the download ends the command, as with every read. A file that breaks off lacks its last chunk, so that the
+browser says that it failed, and the line by which a reader of exports knows the end, or what its form ends with.
 """
 
 import io

@@ -250,7 +250,7 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
 def _undo_last(page: PageRequest, memory: Body, entries: Iterable[Body]) -> Undo | None:
     """Return what takes all of that back which the form before has done, None where nothing does.
 
-    What it did is in the address; of what was changed the newest entry says more, to who may read it.
+    The address names the action; for a change the newest entry says more, to a visitor that may read it.
     """
     done, place, seen = page.query("done"), f"/ui/memories/{memory['id']}", memory.get("digest", "")
     if done in _REPLACING and memory["supersedes"] and not _is_hidden(memory):
@@ -363,7 +363,7 @@ def _go_to(page: PageRequest, memory_id: str, done: str) -> Response:
 def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[str, Any]:
     """Return what the form of a correction shows: what stands there, and where one is refused what was entered in it.
 
-    Of a field that somebody has changed meanwhile it shows what stands there by now.
+    A field that somebody has changed meanwhile shows its present value.
     """
     said, kept, changed = entries_of(memory), memory["tags"], (refusal or {}).get("changed", [])
     if refusal is not None and page.request.path_params.get("action") == EDIT:

@@ -50,7 +50,7 @@ _WORD: Final = re.compile(r"\S+\s*|\s+")
 def reveal(text: str) -> Markup:
     """Return a text with what is invisible in it named: an instruction may hide in it from whom it asks to be promoted.
 
-    Of variation selectors and tags too, which can carry any text.
+    It also names variation selectors and tags, which can carry any text.
     """
     shown, at = Markup(""), 0
     for found in _UNUSUAL.finditer(text):  # each character escaped by itself took half of the time of a page

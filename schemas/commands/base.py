@@ -143,12 +143,11 @@ class Tool:
     `ids` are the parameters that take a memory id, and so also a reference such as @stored. `session` says whether the
     tool takes a session; one with `ids` always does. `detailed`: its replies hold memories, and it takes detail; such a
     one is `bounded` too: it takes max_chars. `ids_only`: it takes no reference, since what it does to the wrong memory
-    does harm; see also `Service`. `batches` are the parameters whose items are checked one by one; where `reports` is
-    set, the client is told of them while it waits, if it asked for that. `aliases` are other words for parameters,
-    accepted but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `core` and
-    `everyday` are the parameters that the profiles of these names list, which take the others too; a tool without any
-    is not listed there. `always_loaded`: a client that loads schemas of tools when a model asks for them is to load
-    this one at once.
+    does harm; see also `Service`. `batches` names the parameters whose items are checked one by one; `reports` sends
+    progress to a waiting client that asked for it. `aliases` are other words for parameters, accepted but not listed.
+    `shown_as_not_empty` are the parameters whose least length is listed. `core` and `everyday` are the parameters that
+    the profiles of these names list, which take the others too; a tool without any is not listed there.
+    `always_loaded`: a client that loads schemas of tools when a model asks for them is to load this one at once.
 
     The last fields follow from the others: `takes_session`; `takes_references` (in place of ids, also in evidence);
     `checks` (its command is checked for what the schema cannot say); `write` (it changes what is stored, and so takes

@@ -145,7 +145,7 @@ class ImportMemories(WriteCommand, frozen=True, kw_only=True, tag="import_memori
         tuple[ImportRow, ...],
         Meta(min_length=1, max_length=limits.IMPORT_ROWS, description="At most 1000, each as store_memory takes it"),
     ]
-    on_duplicate: Annotated[OnDuplicate, Meta(description="Of external_id")] = OnDuplicate.SKIP
+    on_duplicate: Annotated[OnDuplicate, Meta(description="For a known external_id")] = OnDuplicate.SKIP
 
 
 class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):

@@ -108,7 +108,7 @@ class DecideProposal(WriteCommand, frozen=True, kw_only=True, tag="decide_propos
 class Decided(WriteReply, kw_only=True, tag="decided"):
     """The proposal's state, and how many principals approve. `closed`: it had ended, nothing was recorded.
 
-    Of one that is not there `what` and `hint`; `hint` too where the principal had approved it before.
+    A missing proposal has `what` and `hint`; so has one that the principal had approved before (`hint` alone).
     """
 
     status: Literal["recorded", "closed", "not_found"]

@@ -48,13 +48,13 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     content: Annotated[fields.Content, Meta(description="One fact that makes sense by itself")]
     confidence: fields.Confidence = 1.0
-    source: Annotated[MemorySource, Meta(description="explicit: told to keep it; extracted: inferred")] = (
+    source: Annotated[MemorySource, Meta(description="explicit: asked to keep it; extracted: inferred")] = (
         MemorySource.EXTRACTED
     )
     source_type: Annotated[fields.Name, Meta(description=_SOURCE_TYPE)] | UnsetType = UNSET
     verification: Annotated[Verification, Meta(description="Others take the scope verify")] = Verification.UNVERIFIED
     partition: Annotated[Partition, Meta(description="untrusted: kept apart, not shown")] | UnsetType = UNSET
-    sector: Annotated[Sector, Meta(description="Left out: told from the words")] | UnsetType = UNSET
+    sector: Annotated[Sector, Meta(description="Left out: read from the words")] | UnsetType = UNSET
     speaker: fields.Speaker | UnsetType = UNSET
     occurred_at: fields.Occurrence | UnsetType = UNSET
     occurred_offset: fields.Offset | UnsetType = UNSET
@@ -311,7 +311,7 @@ LIST_RECENT_MEMORIES: Final = Tool(
 class CountMemories(ListFilter, Command, frozen=True, kw_only=True, tag="count_memories"):
     """Count the memories of a list by when they happened, else were stored, `at_most` so many. The page sends it.
 
-    What kept totals tell is counted whole.
+    Counts that follow from kept totals are complete.
     """
 
     at_most: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
@@ -360,7 +360,7 @@ class GetMemory(Command, frozen=True, kw_only=True, tag="get_memory"):
     """Read one memory and its links; changes no bookkeeping."""
 
     memory_id: fields.MemoryReference
-    part: Annotated[int, Meta(ge=1, le=limits.PARTS, description="Of long ones")] | UnsetType = UNSET
+    part: Annotated[int, Meta(ge=1, le=limits.PARTS, description="For long ones")] | UnsetType = UNSET
     include_untrusted: Annotated[bool, Meta(description="Untrusted too")] = False
     as_of: Annotated[fields.Moment, Meta(description="Links then")] | UnsetType = UNSET
 
@@ -433,7 +433,7 @@ LIST_STANDING: Final = Tool(
         when="A session starts, or you are about to write or do something in the user's name.",
         when_not="You look for something: search_memories tells the wishes that bear on the question.",
         cost="One indexed read, a few milliseconds; no embedding.",
-        returns="memories and count. standing_source auto: told from the words; given: somebody said so.",
+        returns="memories and count. standing_source auto: read from the words; given: somebody said so.",
         next="A wish that is none: update_memory with standing=false. One that changed: store_memory, then "
         "supersede_memory. It ends by forget_memory and expires_at too.",
         before=(ExampleCall.of("store_memory", content="Always answer in metric units", standing=True),),

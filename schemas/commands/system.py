@@ -164,7 +164,7 @@ class CountFacets(Command, frozen=True, kw_only=True, tag="count_facets"):
 class FacetCounts(Reply, kw_only=True, tag="facet_counts"):
     """How many memories a list would show with each word in the place of the one that was chosen of its kind.
 
-    What fits no sector is in none. Projects are those with most.
+    Memories without a sector are in none. Projects are those with most.
     """
 
     status: Literal["success"] = "success"

@@ -35,9 +35,9 @@ class Verified(WriteReply, kw_only=True, tag="verified"):
     """The verification before and after; null when there is no such memory, which `what` says. `old` and `new` say it
     once more, for now.
 
-    Of a rejected one `still_hidden` is what it had replaced and nothing replaces now; `hint` says what to do about
-    that, or where to look. `still_resting_on` cites it as its ground, of many the newest; `still_resting_count` is how
-    many do.
+    For a rejected memory `still_hidden` names the memories that it had replaced and that stay hidden; `hint` says what
+    to do about them, or where to look. `still_resting_on` cites it as its ground, of many the newest;
+    `still_resting_count` is how many do.
     """
 
     status: Literal["success", "not_found"]

@@ -74,7 +74,7 @@ async def write(
 async def blank(tx: Transaction, envelope: Envelope, erased: Collection[UUID]) -> None:
     """Take what somebody wrote about erased memories, edges and nodes out of their entries: reasons, notes, properties.
 
-    What is still there keeps its entries as they are, and the command that erases keeps its own reason.
+    Entries about things that are still there stay as they are, and the command that erases keeps its own reason.
     """
     if not erased:
         return
@@ -93,8 +93,8 @@ async def entries(
 ) -> list[AuditEntry]:
     """Return the newest entries that are asked for, newest first: of a target, or by a command, if these are given.
 
-    Entries about something else that name the target count too: those of a memory's links, of a node's edges. What was
-    private to others when it was written is counted, and not told.
+    Entries about something else that name the target count too: those of a memory's links, of a node's edges. Entries
+    that were private to others when they were written are counted, and not shown.
     """
     reader = tx.viewer.owner
     async with tx.seeing(EVERYTHING):

@@ -1,7 +1,7 @@
 """Chain the entries of the audit log by hashes, check the chain, and read entries with their places.
 
 Upkeep gives entries their places, some seconds after they were written, so that no write waits for another's. Until
-then an entry is not covered. What the chain proves, and what it cannot: docs/security.md.
+then an entry is not covered. docs/security.md says what the chain proves, and what it cannot.
 """
 
 import secrets

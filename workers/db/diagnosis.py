@@ -25,8 +25,8 @@ Connection = psycopg.AsyncConnection[dict[str, Any]]
 async def diagnose(database_url: str, language: str, *, migrates: bool = False) -> list[Check]:
     """Check that a database can be worked with, within LOOK_S: reached, pgvector, schema, role, writes.
 
-    What needs something that is missing is left out. `language`: of namespaces that are new. `migrates`: who asks is
-    about to migrate it.
+    It skips checks that need something missing. `language`: of namespaces that are new. `migrates`: who asks is about
+    to migrate it.
     """
     found: list[Check] = []
     try:

@@ -47,7 +47,7 @@ async def send_end(
 ) -> None:
     """Keep the answer of a command that this transaction has inserted, and the memory that it is about.
 
-    What it announces goes to the outbox of the webhooks that want it, in the same statement.
+    Its event goes to the outbox of the webhooks that want it, in the same statement.
     """
     about = _outbox_values(envelope, announced)
     await tx.send("ledger_end", command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)

@@ -1,7 +1,7 @@
 """Remember in which namespaces something changed, for upkeep to look there alone, and the language of each.
 
 Every command that writes notes its change in its own transaction (see ledger.sql), so that whatever that leaves to be
-done is found. What finishes such work notes nothing: the change stands until a look finds nothing left.
+done is found. The end of such work notes nothing: the change stands until a look finds nothing left.
 
 By its language full text of a namespace knows words; after a change of it upkeep makes the words anew.
 """

@@ -166,7 +166,7 @@ async def require_own_session(
 ) -> None:
     """Return if the server's process that serves a connection is its own; raises NotReady behind a pooler.
 
-    What a session locks or sets would stay with the pooler. Raises psycopg.Error.
+    Locks and settings of a session would stay with the pooler. Raises psycopg.Error.
     """
     row = await (await connection.execute(SERVED_BY)).fetchone()
     if row is None or row["pid"] != connection.info.backend_pid:

@@ -57,8 +57,8 @@ class Session:
 class WatchedConnection(psycopg.AsyncConnection[Row]):
     """A connection that says since when somebody waits for its answer, by time.monotonic; None while nobody does.
 
-    What a long statement takes on a slow line counts as no wait: the server that still reads one looks like one that
-    got nothing.
+    Time that a long statement takes on a slow line counts as no wait: the server that still reads one looks like one
+    that got nothing.
     """
 
     waits_since: float | None = None

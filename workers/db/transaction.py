@@ -3,9 +3,10 @@
 A transaction works in one namespace and in pipeline mode: what is sent together travels together. BEGIN, the entry and
 the first queries share a round trip; the last queries share one with COMMIT.
 
-A pooler lends a server's session for one transaction. What was set or prepared in the one before is gone, or somebody
-else's; so each transaction sets what it needs, in the round trip of what follows, and the server fails it when that
-does not hold. A session of the worker's own was set when it began (see conninfo.py): here it costs nothing.
+A pooler lends a server's session for one transaction. Settings and prepared statements of the transaction before are
+gone, or somebody else's; so each transaction sets what it needs, in the round trip of its first queries, and the server
+fails it when a setting does not hold. A session of the worker's own was set when it began (see conninfo.py): here it
+costs nothing.
 
 JSON values are written (`Jsonb`), read back (`loads`) and compared (`same`) as jsonb does it.
 """

@@ -32,9 +32,9 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
 class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of a model, stored beside each vector that it made.
 
-    `name` is the value of ENGRAMQ_EMBEDDER; `sha256` is the hex digest of the model's file, "" where there is none to
-    digest; `dimensions` is 0 until a remote model has answered once (`warm` makes it known); text beyond `max_tokens`
-    is not seen by the model. `names_drown`: names in a question outweigh what it asks, so they are taken out of it.
+    `name` is the value of ENGRAMQ_EMBEDDER. `sha256` is the hex digest of the model's file, "" where there is no file.
+    `dimensions` is 0 until a remote model has answered once (`warm` makes it known). The model reads a text up to
+    `max_tokens`. `names_drown`: names in a question outweigh what it asks, so they are taken out of it.
     """
 
     name: str

@@ -6,8 +6,8 @@ cores: two threads a run cost 3 to 17 % more.
 
 Int8 arithmetic takes 2.4 times less where the CPU has instructions for it, at no loss of recall. Its vectors are those
 of a model with an id of its own: a store goes on as it began (see `adopt`), and a new one begins with int8 where the
-CPU has them, else with what is measured to be faster. In a store that began with float32, questions alone are embedded
-in int8, if that is faster.
+CPU has it, else with the arithmetic that is measured to be faster. In a store that began with float32, questions alone
+are embedded in int8, if that is faster.
 """
 
 import logging

@@ -164,7 +164,7 @@ async def _open_proposals(tx: Transaction, draft: Draft) -> list[Row]:
 async def _join(tx: Transaction, envelope: Envelope, draft: Draft, proposals: Sequence[Row]) -> Row:
     """Return the open proposal of a change, made if there is none; approved by the caller if they may.
 
-    Who proposes needs no more than the scope write. To approve what somebody else proposed takes verify, here as in
+    A proposer needs no more than the scope write. To approve what somebody else proposed takes verify, here as in
     decide_proposal.
     """
     if not proposals:
@@ -224,7 +224,8 @@ def call_again(envelope: Envelope) -> str:
 def _missing(envelope: Envelope, proposal: Row) -> str:
     """Say which approval an open proposal still lacks and how it is given, to the caller.
 
-    What names decide_proposal is a sentence of its own, which the gateway takes out for those who have no such tool.
+    A sentence that names decide_proposal stands alone, so that the gateway can take it out for callers without that
+    tool.
     """
     approved_by, names, again = proposal["approved_by"], all_of(proposal["approved_by"]), call_again(envelope)
     if proposal["state"] == ProposalState.APPROVED:

@@ -103,7 +103,7 @@ async def _read_to_share(tx: Transaction, rows: Sequence[Row]) -> dict[UUID, Mem
 def _sharing(row: Row, memory: Memory | None) -> Proposal:
     """Return a proposal to share a memory, with all of it that is judged; with nothing of it that nobody asked for.
 
-    Its reason, which is about the memory, is told as long as the memory is.
+    Its reason, which is about the memory, is shown as long as the memory is.
     """
     about: dict[str, Any] = {"memory_id": str(row["target_id"]), "reason": None}
     if memory is None:

@@ -23,7 +23,7 @@ from engramq.workers.trust import require_trusted_with
 async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> Disconnected:
     """Remove the link between two memories, whatever their standing, unless it is guarded.
 
-    What no agent asserted will not be made again by automatic writers. Raises EngramqError with `forbidden`.
+    Automatic writers do not make a disconnected link again. Raises EngramqError with `forbidden`.
     """
     source, target = parse_uuid(command.source), parse_uuid(command.target)
     if source is None or target is None or source == target:

@@ -130,8 +130,8 @@ def over_cap(memory_id: UUID, cap: int) -> EngramqError:
 async def lock_with_linked(tx: Transaction, memory_id: UUID) -> Row | None:
     """Lock a memory, all that it has links with, and what replaced it, in canonical order; None when it is not there.
 
-    What brings a memory back does this first, then its change, then `make_room_again`. Raises Again when there were
-    more of them by the time of the lock.
+    A caller that brings a memory back does this first, then its change, then `make_room_again`. Raises Again when there
+    were more of them by the time of the lock.
     """
     seen = await _read_linked(tx, memory_id)
     rows = await lock(tx, memory_id, *seen)
@@ -144,8 +144,8 @@ async def lock_with_linked(tx: Transaction, memory_id: UUID) -> Row | None:
 async def make_room_again(tx: Transaction, memory_id: UUID, rules: LinkRules) -> list[Displaced]:
     """Remove links so that nobody is above the cap now that a memory, locked with what it is linked with, is back.
 
-    Where one of the others is full the link between both goes if it may, else that one's weakest. Who was above the cap
-    before is only kept from getting more. Raises EngramqError with `degree_limit` when too few links may go; the
+    Where one of the others is full the link between both goes if it may, else that one's weakest. A memory that was
+    above the cap before only gets no more links. Raises EngramqError with `degree_limit` when too few links may go; the
     memory cannot come back then.
     """
     linked = await _read_linked(tx, memory_id)

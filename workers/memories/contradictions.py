@@ -168,7 +168,7 @@ class Disagreement(NamedTuple):
 def compare(memory: Stated, other: Stated, linked: Collection[Ends] = ()) -> Disagreement | None:
     """Return where two memories disagree; None where they do not.
 
-    Of two where the one has replaced the other it is decided, nor do those disagree that hold at different times.
+    Two memories do not disagree if one has replaced the other, or if they hold at different times.
     """
     if memory.is_replaced or other.is_replaced:
         return None

@@ -1,10 +1,10 @@
 """Say whether two texts say otherwise about the same thing, and which pieces of them do. No I/O.
 
-Two statements disagree when they have the same words except in one place: another number, date or name there ("ends
-in August", "ends in December"), the opposite ("on", "off"), or a "not" in one of them. Two such places are two things
-("the build server has 16 GB", "the test server has 64 GB"), and what one of them only adds is no difference. Of words
-that lists are made of ("likes tea", "likes chess") another is no contradiction. "I have never ..." is denied by what
-says that it was done. Negations, opposites and verbs are those of English; numbers are those of any language.
+Two statements disagree when they have the same words except in one place: another number, date or name there ("ends in
+August", "ends in December"), the opposite ("on", "off"), or a "not" in one of them. Two such places are two things
+("the build server has 16 GB", "the test server has 64 GB"), and what one of them only adds is no difference. Words of
+which people make lists ("likes tea", "likes chess") contradict nothing. "I have never ..." is denied by what says that
+it was done. Negations, opposites and verbs are those of English; numbers are those of any language.
 """
 
 import re
@@ -94,7 +94,7 @@ class _Text(NamedTuple):
 def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Pieces | None:
     """Return the first pieces of two texts that say otherwise about the same thing; None when none do.
 
-    What different speakers say of themselves is of different things.
+    Different speakers speak of different things when they speak of themselves.
     """
     if earlier == later:
         return None

@@ -1,8 +1,8 @@
 """Decide which memories are duplicates, and which of them stays. No I/O.
 
 Vectors hardly tell "heating is on" from "heating is off" (.96), "is married" from "was married" (.98), nor who lent
-what to whom (.97). What differs in any word, number, sign or in their order says another thing, however near it is; no
-list of words, of whatever language, holds all those by which facts contradict each other.
+what to whom (.97). Texts that differ in any word, number, sign or in their order say different things, however near
+they are; no list of words, of whatever language, holds all those by which facts contradict each other.
 """
 
 import unicodedata

@@ -1,6 +1,6 @@
 """Hold memories to what they rest on: none is more trusted than its least trusted ground.
 
-What comparisons find of the files that they cite is kept here too: who compares is where the files are.
+It also keeps the results of comparing cited files: the comparing program is where the files are.
 
 A memory that cites an untrusted one is kept apart, unless its author vouches for it, or somebody promotes it. A
 memory that is trusted, or vouched for, takes no untrusted ground by an update: nobody would notice.
@@ -68,8 +68,8 @@ async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[U
 def untrusted_ground(evidence: Given, known: Mapping[UUID, Row]) -> UUID | None:
     """Return the first untrusted memory that evidence cites, None where there is none.
 
-    Raises EngramqError naming the citation of a memory that is not there, that the caller does not see, or that was
-    withdrawn: which of these it is, nobody is told.
+    Raises EngramqError naming the citation of a memory that is missing, withdrawn, or not visible to the caller,
+    without saying which.
     """
     untrusted: UUID | None = None
     for place, text in find_cited(evidence).items():
@@ -93,7 +93,7 @@ async def refuse_untrusted_ground(
 ) -> None:
     """Raise EngramqError where a locked memory of this row, trusted or vouched for, would get an untrusted ground.
 
-    What it cites already (`kept`) may have gone meanwhile, and is no reason to refuse other changes. Raises as
+    A memory that it cites already (`kept`) may have gone meanwhile, and is no reason to refuse other changes. Raises as
     `untrusted_ground` does, too.
     """
     before = {citation.get("memory_id") for citation in kept}
@@ -156,8 +156,8 @@ def _state_of(row: Row | None) -> CitationState:
 async def report_evidence(tx: Transaction, command: ReportEvidence, context: Context) -> EvidenceReported:
     """Keep the states of citations that are still as they were read; those that are what is kept already write nothing.
 
-    So the time and the name that stand there are of who first found it so. Of an untrusted memory nothing is kept: its
-    author would learn of a file whether it is as they guessed.
+    So the time and the name that stand there are of who first found it so. Nothing is kept for an untrusted memory: its
+    author would learn whether a file is as they guessed.
     """
     require_editor(context.envelope.principal)
     found = {known: memory for memory in command.found if (known := parse_uuid(memory.memory_id)) is not None}

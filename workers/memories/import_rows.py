@@ -301,9 +301,9 @@ Target = tuple[Partition, int]  # a partition and the model whose index it is
 class BulkLoads:
     """How much came of late, by namespace and partition; one per process.
 
-    Rows of a large import stay out of the vector index until it is built anew. Nobody announces one: an import is
-    large once so much has come without a break that building the index anew costs less than inserting the rest. What
-    came before is in the index already.
+    Rows of a large import stay out of the vector index until it is built anew. Nobody announces one: an import is large
+    once so much has come without a break that building the index anew costs less than inserting the rest. Rows before
+    that are in the index already.
     """
 
     sizes: Sizes

@@ -84,7 +84,7 @@ async def _embed(batch: RoutedBatch, wanted: Collection[int], context: Context) 
 async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
     """Return a batch that keeps apart what rests on untrusted memories, and refuses rows that cite unknown ones.
 
-    What the rows change is locked at once with what they cite.
+    The memories that the rows change are locked at once with those that they cite.
     """
     newest = await find_originals(tx, batch)
     evidence = [row.record.evidence for row in batch.rows.values()]

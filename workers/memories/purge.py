@@ -1,7 +1,7 @@
 """Erase for good, or archive, the memories of a principal, source type, thread, project, partition or time.
 
-What a principal wrote of the graph goes with its memories: see purge_graph.py. Each few are taken in a transaction of
-their own, so that another try goes on with what is left; the command's own transaction sums up what all tries did.
+A principal's parts of the graph go with its memories: see purge_graph.py. Each few are taken in a transaction of their
+own, so that another try goes on with what is left; the command's own transaction sums up what all tries did.
 """
 
 import hashlib

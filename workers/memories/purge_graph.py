@@ -1,8 +1,8 @@
 """Take a principal's nodes, edges and links away, as a purge of its memories does.
 
 Nodes on which edges of others hang stay, since those edges would go with them; the properties that the principal wrote
-go, those that others wrote last stay. What was deleted before and is kept to be restored goes too, and so do proposals:
-those that the principal made, and those about its edges.
+go, those that others wrote last stay. Deletions that are kept to be restored go too, and so do proposals: those that
+the principal made, and those about its edges.
 
 A purge that archives takes nodes and edges as agents delete them, each under an entry of its own in the audit log, by
 which `engramq graph restore` brings it back. Links have no such way back and stay; those of memories that are archived

@@ -1,8 +1,9 @@
 """Hold quotas: how many memories, and how many bytes, a namespace and each of its principals may have.
 
-A count looks at every memory, so it is kept for some seconds, and what this process writes is added to it. What would
-not fit is counted anew before it is refused: no refusal rests on a count that is older than the command. Others may
-exceed a quota by what they write in those seconds. The command's transaction is rolled back while it waits for a count.
+A count looks at every memory, so it is kept for some seconds, and what this process writes is added to it. A write that
+would not fit is counted anew before it is refused: no refusal rests on a count that is older than the command. Others
+may exceed a quota by what they write in those seconds. The command's transaction is rolled back while it waits for a
+count.
 """
 
 import asyncio

@@ -109,7 +109,7 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope, *, by_conse
 async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> list[str] | None:
     """Make a locked memory with this row private, or return what of what others built on it the caller sees.
 
-    Of one that is private already end what was proposed to share it. Raises EngramqError: `external_id_taken`,
+    For one that is private already it ends the proposals to share it. Raises EngramqError: `external_id_taken`,
     `forbidden` for what is not the caller's to hide.
     """
     memory_id, owner = row["id"], tx.viewer.owner

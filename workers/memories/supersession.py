@@ -24,7 +24,7 @@ async def lock_with_replaced(tx: Transaction, *ids: UUID, beside: Collection[UUI
 
     Raises Again where one of them has replaced another one, or was replaced, in between.
 
-    Whoever changes what memories replaced does this first: another order waits for whoever keeps this one, and that one
+    A caller that changes what memories replaced does this first: in another order it would wait for a caller that waits
     for it.
     """
     rows = await lock_around(tx, *ids, beside=beside)

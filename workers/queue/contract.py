@@ -134,7 +134,7 @@ class WorkerSpec:
 class Periodic:
     """Something to do every so many seconds, by one worker of the kind at a time.
 
-    What `run` returns is sent when it is a tuple of FollowUps.
+    `run` may return a tuple of FollowUps, which are sent.
     """
 
     name: str

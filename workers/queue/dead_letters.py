@@ -79,7 +79,7 @@ class DeadLetters:
     async def list(self, mailbox: WorkerKind, limit: int = 100, namespace: str | None = None) -> list[DeadLetter]:
         """Return the newest letters of a mailbox, of one namespace if it is named, the newest first.
 
-        Who wrote what cannot be read is not known: such letters are of no namespace.
+        The author of an unreadable command is not known: such letters are of no namespace.
         """
         found = [
             letter for keys in self._lanes.all for letter in await self._find_lane(keys, mailbox, limit, namespace)

@@ -1,7 +1,7 @@
 """Ask the queue what waits and what died, and erase contents in it, for handlers.
 
-Redis's append-only file holds every command that was ever queued, contents too, until it is written anew. Whoever
-erases leaves a mark. Upkeep writes the file anew where there is one, and takes away the mark that it began with.
+Redis's append-only file holds every command that was ever queued, contents too, until it is written anew. A command
+that erases leaves a mark. Upkeep writes the file anew where there is one, and takes away the mark that it began with.
 """
 
 import asyncio
@@ -287,7 +287,7 @@ class _Waiting:
 class _Erasure:
     """The data to erase from a namespace: all of it, or some memories.
 
-    Of memories (`contents` by id) that is an id wherever it stands as a value, a content wherever it is some memory's
+    For memories (`contents` by id) that is an id wherever it stands as a value, a content wherever it is some memory's
     content. `message`: what the callers hear whose commands go.
     """
 
@@ -370,7 +370,7 @@ async def mark_erased(redis: Any, keys: Keys) -> None:
 async def rewrite_marked(redis: Any, lanes: Lanes) -> bool:
     """Write the file anew if something was erased since it last was; return whether it was written.
 
-    What a server refuses is tried again the next time, and logged each time. Raises CLIENT_ERRORS.
+    A rewrite that a server refuses is tried again the next time, and logged each time. Raises CLIENT_ERRORS.
     """
     marks = {keys: mark for keys in lanes.all if (mark := await redis.get(keys.erased)) is not None}
     if not marks:

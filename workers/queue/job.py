@@ -245,7 +245,7 @@ class ClaimedJob:
     def _not_applied(self, envelope: Envelope, tries: int, fault: Fault) -> Result:
         """Refuse a write as not applied, which is true of its first try alone: an earlier one may have been applied.
 
-        Its caller may have been told `pending`, which the settlement knows: then it is tried again.
+        Its caller may have been answered `pending`, which the settlement knows: then it is tried again.
         """
         if tries > 1:
             return _retry(envelope, tries, fault.code)

@@ -1,8 +1,9 @@
 """Keep copies of small namespaces in the process that searches them, and prove them current for each search.
 
 A search asks PostgreSQL, in a transaction of its own that began after the search came, which memories have changed
-since the copy was made (see `copy_state`), and takes them over. While the model runs that costs no time. What cannot be
-proven is dropped, and the search goes to the tables. Searches of one namespace that come at the same time ask together.
+since the copy was made (see `copy_state`), and takes them over. While the model runs that costs no time. A copy that
+cannot be proven is dropped, and the search goes to the tables. Searches of one namespace that come at the same time ask
+together.
 """
 
 import asyncio
@@ -122,7 +123,7 @@ def _texts(questions: Sequence[Question]) -> list[str]:
 class Copies:
     """One per process.
 
-    Who has nothing private shares a copy with all who have not; others have one of their own.
+    Principals without private memories share one copy; every other principal has its own.
     """
 
     def __init__(self, store: Store, sizes: Sizes) -> None:

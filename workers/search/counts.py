@@ -62,7 +62,7 @@ class Naming(NamedTuple):
 def naming_of(topic: str) -> Naming:
     """Return the words by which a memory names a topic; those of asking alone where it has no other.
 
-    Of a long topic its beginning is read: a word costs what stands between it and the one before.
+    Only the beginning of a long topic is read: a word costs what stands between it and the one before.
     """
     names, others, verbs, before, end = list[str](), list[str](), list[str](), "", 0
     topic = topic[:READ_CHARS]

@@ -1,8 +1,8 @@
 """Add to a candidate's score for its neighbours: those in its thread, or stored before and after it. Pure.
 
 A short turn means what it means beside its neighbours; a long text stands for itself. So neighbours count by how short
-a memory is. Where no thread was given the order of storing stands for it, as far as it is seen to mean something: the
-cosines of candidates that follow one another resemble each other more in a conversation than in a heap of notes.
+a memory is. Where no thread was given, the order of storing stands for it as far as it means something: in a
+conversation the cosines of neighbouring candidates resemble each other more than in a heap of notes.
 """
 
 import math

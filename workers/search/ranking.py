@@ -1,10 +1,10 @@
 """Order the candidates of a search. Pure: no clock, no database, no randomness.
 
-A candidate has up to two scores: `lexical`, what its words add up to, and `meaning`, the cosine of its content. Each
-is normalised over the candidates (mean 0, deviation 1), which fuses better than ranks do; words count as far as they
-are no chance (see `words`). What the conversation around a candidate says boosts it: its neighbours (see `neighbours`),
-the best of its thread, its speaker, its date; and whether it tells something. A rule whose field is missing does
-nothing. No memory of one partition boosts one of the other. `boosts` says what counts besides.
+A candidate has up to two scores: `lexical`, what its words add up to, and `meaning`, the cosine of its content. Each is
+normalised over the candidates (mean 0, deviation 1), which fuses better than ranks do; words count as far as they are
+no chance (see `words`). The conversation around a candidate boosts it: its neighbours (see `neighbours`), the best of
+its thread, its speaker, its date; and whether it tells something. A rule whose field is missing does nothing. No memory
+of one partition boosts one of the other. `boosts` says what counts besides.
 
 The weights are round, and each was kept only where it helps, or does no harm, on the development halves of both LoCoMo
 and BEAM: fitted ones fall over on other corpora.

@@ -1,9 +1,10 @@
 """Judge hits: the chance that each helps to answer, and by it which hits a reply shows. Pure.
 
 One small net reads what ranking has measured of the question and of a hit. A hit that holds every word that was asked
-for is shown whatever its chance, so that what is known is said however much else is kept. What a reply says of itself
-follows from the hits that it shows. Cosines are read through the curve of the model that made them, so that the weights
-hold for all models. `python -m tools.relevance` learns the weights, and says how good they are.
+for is shown whatever its chance, so that what is known is said however much else is kept. The fields `answered`,
+`left_out` and `more` follow from the hits that it shows. Cosines are read through the curve of the model that made
+them, so that the weights hold for all models. `python -m tools.relevance` learns the weights, and says how good they
+are.
 """
 
 import math
@@ -245,7 +246,7 @@ def _reaches(chance: float, least: float) -> bool:
 class Judge:
     """Judges the hits of one search.
 
-    What is untrusted moves nothing that is said of trusted hits: these are judged, and left out, among themselves.
+    Untrusted hits change nothing for trusted ones: these are judged, and left out, among themselves.
     """
 
     everything: RelevanceFeatures

@@ -260,8 +260,8 @@ def apply_relevance(
 ) -> SearchResult:
     """Give hits their relevance, and leave out those below the least that is shown; None: as learned.
 
-    Of the hits that fit into the reply; likelier ones further down do not move up. One that came over a link is as
-    relevant as the hit that it is linked to, or as itself if it was found by itself too.
+    It reads the hits that fit into the reply; likelier ones further down do not move up. One that came over a link is
+    as relevant as the hit that it is linked to, or as itself if it was found by itself too.
     """
     row_of, found = ranking.ranked.candidates.row_of, len(judge.everything.ranked.candidates)
     rows = [row if (link := ranking.via.get(row)) is None else row_of[link.seed] for row, _ in hits]

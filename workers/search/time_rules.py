@@ -1,7 +1,7 @@
 """The rules by which times are read: patterns, and what each means on a certain day. Pure; English.
 
-A rule that finds no time (31 February, "10/12 tests pass") returns nothing. What a day or a month without a year means
-hangs on the tense of the question: what was, what will be, else either.
+A rule that finds no time (31 February, "10/12 tests pass") returns nothing. A day or a month without a year is read by
+the tense of the question: what was, what will be, else either.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Recognise standing wishes of German, French and Spanish by their forms, and questions, which are no wishes. Pure.
 
 The model of `wishes` was taught in English. Here a clause asks for something for good: an order with "always" or
-"never" ("Antworte immer ..."), a preference ("Je préfère ..."), a name to be called by ("Llámame ..."). Who says of
-somebody what he always does says it otherwise: the verb stands first in an order alone.
+"never" ("Antworte immer ..."), a preference ("Je préfère ..."), a name to be called by ("Llámame ..."). A sentence
+about somebody's habits has another order: only an order begins with the verb.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Classify a memory into a sector by its wording and its vector, with a few kilobytes of weights.
 
 Numpy only; a text costs about an eighth of a millisecond, on the thread that asks. A text gets a sector or fits none:
-how sure, says the confidence. What people write down to be kept always has a sector, what they say to each other often
-has none. One classifier for both would lose texts of the first kind; so each has its own linear head, and the register
-of a text mixes what they say.
+how sure, says the confidence. Texts that people write down to keep always have a sector; their talk often has none. One
+classifier for both would lose texts of the first kind; so each has its own linear head, and the register of a text
+mixes what they say.
 """
 
 import io

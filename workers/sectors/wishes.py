@@ -1,6 +1,6 @@
 """Recognise standing wishes ("always", "from now on", "I prefer") by wording and vector; numpy only.
 
-What this learned is English; those of some other languages have `forms`. A question is never one.
+It learned English alone; `forms` has those of some other languages. A question is never one.
 
 Such a wish may stand in the middle of a long question, of which the vector knows the topic alone. So cues look at each
 clause, and what they say is the most that any clause does.

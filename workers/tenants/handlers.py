@@ -1,6 +1,6 @@
 """Carry out what is asked of whole tenants: count what one holds, delete it, and hand over what is private.
 
-What is private to a principal that leaves is handed to another one; what is to go instead, a purge takes.
+A leaving principal's private memories are handed to another one; purge erases those that are to go instead.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -108,7 +108,7 @@ async def is_known(tx: Transaction, principal: PrincipalId) -> bool:
 async def hand_over(tx: Transaction, leaving: PrincipalId, heir: PrincipalId, actor: str) -> int:
     """Let another principal own what is private to one; audited. Return how many memories that were.
 
-    What was proposed to share them ends.
+    Proposals to share them end.
     """
     row = await tx.only_row("hand_over", leaving=Viewer.of(leaving).owner, heir=Viewer.of(heir).owner)
     old, new = _describe(leaving), _describe(heir) | dict(row)

@@ -1,6 +1,6 @@
 """Give long memories a vector for each of their pieces, in the background.
 
-A model reads the beginning of a text. What comes later in a long memory is known by the vectors of its pieces, which
+A model reads the beginning of a text. The later parts of a long memory are known by the vectors of its pieces, which
 ranking compares beside that of the whole (see `candidates.sql`). The rows say what is left, so a crash or a stop costs
 nothing; what changes a content or its vector takes the pieces away, and they are made anew here.
 """

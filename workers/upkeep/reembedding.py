@@ -1,8 +1,8 @@
 """Make vectors of other models anew after a change of the embedding model, in the background.
 
 The rows say what is left, so a crash, a stop or a change back costs nothing. It goes through all namespaces in turn,
-the newest memories first, a few at a time, and gives way to callers. Of several processes with different models that
-one works whose model was chosen last: two would do each other's work again for ever.
+the newest memories first, a few at a time, and gives way to callers. Among several processes with different models only
+the one whose model was chosen last works: two would do each other's work again for ever.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Send what waits in the outbox: webhooks side by side, the messages of each one by one, oldest first.
 
-A message goes only when its receiver has taken it, so it is told at least once: twice where a process dies in between.
-A receiver that fails is left alone for a while with all that waits for it. Namespaces take turns: each has few places
-at once, and a pass begins with the one that had its last turn longest ago. A turn is noted with its webhook as it
-begins, so whichever process makes the next pass, after a restart too, goes on from there.
+A message is gone only when its receiver has taken it, so it is sent at least once: twice where a process dies in
+between. A receiver that fails is left alone for a while with all that waits for it. Namespaces take turns: each has few
+places at once, and a pass begins with the one that had its last turn longest ago. A turn is noted with its webhook as
+it begins, so whichever process makes the next pass, after a restart too, goes on from there.
 """
 
 import logging

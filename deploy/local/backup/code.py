@@ -1,7 +1,7 @@
 """Name the code of a restored database that is not this release's own, before any of it runs.
 
 A login trigger, say, that copies to a program. The database is read by a PostgreSQL without a postmaster, which nobody
-can connect to: it runs no triggers of events, no background work and no settings of roles. What it should hold is read
+can connect to: it runs no triggers of events, no background work and no settings of roles. The expected code is read
 from a database that this release makes beside.
 """
 

@@ -55,7 +55,7 @@ class TakenBackup:
 def back_up(home: Home, environment: Mapping[str, str], target: Path, report: ReportProgress) -> TakenBackup:
     """Save a home in a file that is not there yet; whether its stack runs or not.
 
-    What was acknowledged before this began is in it. `report` hears how far it is.
+    It holds everything that was acknowledged before it began. `report` hears how far it is.
 
     Raises DeployError when the home has nothing to save, or a database elsewhere; or something went wrong, and there is
     no such file; CommandFailed when the database is not fit.

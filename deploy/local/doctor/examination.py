@@ -2,7 +2,7 @@
 
 `mend` does what is safe without knowing more than the checks say.
 
-What has to be imported for a check is imported when there is something to look at.
+A check imports its modules when there is something to look at.
 """
 
 import os

@@ -101,7 +101,7 @@ def settings_check(settings: Settings) -> Check:
 def hooks_check(home: Home) -> Check:
     """Check that projects are known apart, that what clients write of their sessions is understood, and their hooks.
 
-    What is not understood is kept for a release that does.
+    A hook that this release does not understand is kept for one that does.
     """
     try:
         known_projects(home, "")

@@ -1,7 +1,7 @@
 """Read the lines of Claude Code's transcripts: one for each message of the user, of the model, or of a tool.
 
-What a person says stands in several kinds of them: prompts, words that were queued while the model worked, answers to
-its questions, and words that came with a refused tool.
+A person's words stand in several kinds of them: prompts, words that were queued while the model worked, answers to its
+questions, and words that came with a refused tool.
 """
 
 import re

@@ -6,7 +6,7 @@
 {"type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", ...}]}}
 {"type": "message", "role": "user", "content": [...]}                                               until 2025-09
 
-Answers to the model's questions stand in what the tool that asks gives back, a goal in what the model is told of it.
+Answers to the model's questions stand in the result of the tool that asks, a goal in a message to the model.
 """
 
 import json
@@ -134,8 +134,8 @@ def facts_of(line: Mapping[str, Any]) -> SessionFacts:
 class CodexLines(LineReader):
     """The state of reading a transcript's lines. Events are what was said; without any, messages are.
 
-    A turn is known by its session, its words, and how often they were said there before: a fork writes the turns of
-    its origin anew, at another time, and there they have the keys that they have in the origin.
+    A turn is known by its session, its words, and how often they were said there before. A fork writes the turns of its
+    origin anew, at another time, and there they have the keys of the origin.
     """
 
     def __init__(self) -> None:

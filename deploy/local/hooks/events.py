@@ -39,7 +39,7 @@ class Event(NamedTuple):  # a dataclass takes 7 ms to import, and annotations ke
     """An event of a session. Empty texts are not given; `transcript` is the file that keeps what was said.
 
     `told_as`: the client's own name of the event. `moment`: when it happened, as the client wrote it. `files`: what a
-    tool reads or changes. `starts_anew`: nothing that was told before is in sight from now on; `was_compacted`: because
+    tool reads or changes. `starts_anew`: the model sees nothing of earlier hooks from now on; `was_compacted`: because
     the session goes on with a summary of itself.
     """
 
@@ -106,7 +106,7 @@ def read_event(data: bytes, client: ClientFormat) -> Event:
 def _was_compacted(event: dict[str, Any], name: str, client: ClientFormat) -> bool:
     """Say whether the session goes on with a summary of itself from now on.
 
-    Who does not restart a session then tells of every turn, before it looks whether it has to compact: only one that
+    Clients that do not restart a session report every turn before they look whether to compact: only a compaction that
     somebody asked for is known to happen.
     """
     if name == SESSION_START:

@@ -69,7 +69,7 @@ _GROUNDS: Final = {
 class MemoryBlock:
     """Lines about memories between marks, up to so many tokens. A memory that does not fit is left out.
 
-    Two that say the same are one line. Of a long one there are the sentences that bear on the prompt.
+    Two that say the same are one line. A long one gives the sentences that bear on the prompt.
     """
 
     def __init__(self, mark: str, head: str, tokens: int, prompt: str = "") -> None:
@@ -126,11 +126,11 @@ def recall(
 ) -> tuple[str, list[str]]:
     """Return what to tell the model, and the ids of the memories in it; "" when there is nothing.
 
-    Without a prompt these are the newest memories, the project's own first; `with_newest`: these too, after what bears
-    on it, and before them the `lost`, the last one first, which the model was told and sees no more. `captured`: with
-    what hooks have captured too, in a block of its own, which gets half of the tokens. What was `shown` already is left
-    out. Files that memories cite are compared with those of the `folder`. `project`: what the folder is of, which the
-    model is told with the newest, even if there are none.
+    Without a prompt these are the newest memories, the project's own first. `with_newest` adds them after those that
+    bear on the prompt. The `lost`, last one first, come before: the model had them and sees them no more. `captured`:
+    with what hooks have captured too, in a block of its own, which gets half of the tokens. Memories in `shown` are
+    left out. Files that memories cite are compared with those of the `folder`. `project`: the folder's project, which
+    the model reads with the newest, even if there are none.
     """
     with_newest = with_newest or not prompt.strip()
     hits, wishes = _hits(memory, prompt, {}, with_newest, lost)

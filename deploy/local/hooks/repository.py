@@ -181,7 +181,7 @@ def _value(text: str) -> str:
 def address_of(url: str, git: str) -> str:
     """Return the address that a remote's URL means to the repository with this git folder, in one form for all schemes.
 
-    Who logs in, and by what password or token, is no part of it.
+    The account and its password or token are no part of it.
     """
     scheme, is_url, rest = url.partition("://")
     if scheme == "file" and is_url:

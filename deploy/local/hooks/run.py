@@ -120,7 +120,7 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
 def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> SessionNotes:
     """Return the notes of the event's session. Facts for a later hook are kept at once, as the stack may be away.
 
-    That is where there is something to capture, and that a session's start has still to be told.
+    That is where there is something to capture, and that a session's start has still to be shown.
     """
     notes = SessionNotes(home, client, event.session)
     known = (notes.transcript, notes.namespace, notes.project, notes.has_spoken)

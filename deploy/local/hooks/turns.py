@@ -119,10 +119,10 @@ class ClientFormat(NamedTuple):
     Claude Code. `is_ours` knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that
     holds what only looks like a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the
     `variable` that moves it; `file_names`: a pattern of their names there. `folder_file`, seen from there, names the
-    one that they were held in: as a text, in an object of which `facts_of` knows, or in a list of such by their
-    sessions ({}: the name of the session's file up to its first dot). `file_tools`: its tools that read or change
-    files, with the parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session
-    once more. `from_start`: a turn hangs on all those before it, so that a transcript is read from its beginning.
+    folder that they were held in: as a text, in an object that `facts_of` reads, or in a list of such by their sessions
+    ({}: the name of the session's file up to its first dot). `file_tools`: its tools that read or change files, with
+    the parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session once more.
+    `from_start`: a turn hangs on all those before it, so that a transcript is read from its beginning.
     """
 
     name: str
@@ -247,8 +247,8 @@ def harmless(text: str) -> str:
 def split(text: str, most: int) -> Iterator[str]:
     """Yield a text in pieces of at most so many characters, without the white space around each.
 
-    Each ends with a paragraph, else with a sentence or line, else with a word, so that no key is cut in two, of which
-    neither half would be known as one: whichever ends in the second half of what there is room for; else anywhere.
+    Each ends with a paragraph, sentence or line if one ends in its second half, else with a word, else anywhere. So no
+    key is cut in two, of which neither half would be recognised.
     """
     text = text.strip()
     while len(text) > most:

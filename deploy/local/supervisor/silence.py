@@ -1,6 +1,6 @@
 """Notice that a process hangs: it answers nothing for HUNG_S seconds, while the supervisor itself ran.
 
-What starts has STARTING_S seconds for an answer, until it is ready and has given its first.
+A starting server has STARTING_S seconds for an answer, until it is ready and has given its first.
 
 For example a worker under SIGSTOP says no more that its event loop turns, and a stopped PostgreSQL lets no session in.
 A machine that slept is no hang: time in which the supervisor did not run either is not counted.

