@@ -6,9 +6,8 @@ Their values travel as text, and their answers are read as they come.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from engramq.workers.db.exchange import Exchange, Sent
 from engramq.workers.db.queries import native
-from engramq.workers.db.statements import WatchedConnection
+from engramq.workers.db.statements import Exchange, WatchedConnection
 from engramq.workers.db.transaction import (
     BEGIN_READ_ONLY,
     COMMIT,
@@ -41,18 +40,17 @@ async def look_up(
     exchanged = [*around, *asked, Lookup(COMMIT, {})]
     exchange = Exchange(connection, prepares=settings is None)
     try:
-        sent = [_send(exchange, lookup) for lookup in exchanged]
+        sent = []
+        for query, values in exchanged:
+            text, parameters = native(query)
+            given = [_text(values[name]) for name in parameters]
+            sent.append(exchange.send(text, given, at_once=True, are_texts=True))
         await exchange.end()
     except BaseException:
         await connection.close()  # nobody knows what is still under way on it
         raise
     results = [each.result for each in sent[len(around) : -1]]
     return [result.get_value(0, 0) if result is not None and result.ntuples else None for result in results]
-
-
-def _send(exchange: Exchange, lookup: Lookup) -> Sent:
-    text, parameters = native(lookup.query)
-    return exchange.send_texts(text, [_text(lookup.values[name]) for name in parameters])
 
 
 def _text(value: str | int | bool | None) -> bytes | None:

@@ -414,7 +414,7 @@ def _cut(connection: Connection) -> None:
 async def _open_connection(conninfo: str) -> WatchedConnection:
     connection = await WatchedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
     connection.cursor_factory = psycopg.AsyncRawCursor
-    connection.prepare_threshold = None  # see exchange.py
+    connection.prepare_threshold = None  # see statements.py
     set_json_loads(loads, connection)
     return connection
 

@@ -27,11 +27,10 @@ from psycopg.types.numeric import Int4
 
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db.errors import Meaning, meaning
-from engramq.workers.db.exchange import Exchange
-from engramq.workers.db.exchange import Sent as Sent
 from engramq.workers.db.queries import Query, native, sql
+from engramq.workers.db.statements import Exchange, WatchedConnection
 from engramq.workers.db.statements import Row as Row
-from engramq.workers.db.statements import WatchedConnection
+from engramq.workers.db.statements import Sent as Sent
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.queue.contract import Lease
 
@@ -118,10 +117,10 @@ async def execute(
     return await connection.execute(text, [values[name] for name in parameters], prepare=prepare)
 
 
-def send(exchange: Exchange, query: Query, values: Mapping[str, Any], *, at_once: bool = False) -> Sent:
-    """Send a query with the values of its parameters; `at_once`: it is prepared now."""
+def send(exchange: Exchange, query: Query, values: Mapping[str, Any]) -> Sent:
+    """Send a query with the values of its parameters."""
     text, parameters = native(query)
-    return exchange.send(text, [values[name] for name in parameters], at_once=at_once)
+    return exchange.send(text, [values[name] for name in parameters])
 
 
 def settings_to_take(connection: Connection, changes: Mapping[str, str] = _NO_CHANGES) -> dict[str, str] | None:
@@ -182,7 +181,9 @@ class Transaction:
     async def send(self, query: Query, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
         known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer, **self.viewer._asdict()}
-        return send(self.exchange, query, known | values, at_once=self.by_keys)
+        known |= values
+        text, parameters = native(query)
+        return self.exchange.send(text, [known[name] for name in parameters], at_once=self.by_keys)
 
     @asynccontextmanager
     async def seeing(self, viewer: Viewer) -> AsyncIterator[None]:
@@ -217,7 +218,8 @@ class Transaction:
 
     async def row(self, query: Query, **values: Any) -> Row | None:
         """Return the first row of a query, None when there is none."""
-        return await (await self.send(query, **values)).fetchone()
+        rows = await (await self.send(query, **values)).fetchall()
+        return rows[0] if rows else None
 
     async def only_row(self, query: Query, **values: Any) -> Row:
         """Return the row of a query that always has one."""

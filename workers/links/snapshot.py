@@ -27,6 +27,7 @@ class LinkTable:
     def __init__(self, tx: Transaction, memories: Mapping[UUID, Row]) -> None:
         self.tx = tx
         self._memories = memories
+        self._owners: dict[UUID, str | None] = {memory_id: row["owner"] for memory_id, row in memories.items()}
         self._stored: dict[Pair, Link] = {}
         self._links: dict[Pair, Link] = {}
         self._counting: dict[UUID, dict[Pair, Link]] = {memory_id: {} for memory_id in memories}
@@ -145,14 +146,11 @@ class LinkTable:
 
     def are_apart(self, pair: Pair) -> bool:
         """Say whether two memories are private to different principals: nobody sees both."""
-        return len(self._owners(pair)) > 1
-
-    def _owners(self, pair: Pair) -> set[str]:
-        return {owner for end in pair if end in self._memories and (owner := self._memories[end]["owner"]) is not None}
+        return len({self._owners.get(end) for end in pair} - {None}) > 1
 
     def _owner_of(self, pair: Pair) -> str | None:
         """Return whose a link is: its private ends' owner."""
-        (*owners,) = self._owners(pair)
+        (*owners,) = {self._owners.get(end) for end in pair} - {None}
         if len(owners) > 1:
             raise ValueError("the ends of a link are private to two principals")
         return owners[0] if owners else None

@@ -7,8 +7,7 @@ import pytest
 
 from engramq.workers.db import statements
 from engramq.workers.db.database import Store
-from engramq.workers.db.exchange import Exchange
-from engramq.workers.db.statements import WatchedConnection
+from engramq.workers.db.statements import Exchange, WatchedConnection
 from engramq.workers.db.transaction import Transaction
 
 PREPARED = b"select statement from pg_prepared_statements where not from_sql"

@@ -25,8 +25,8 @@ from engramq.workers.db import ledger
 from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
-from engramq.workers.db.exchange import Exchange
 from engramq.workers.db.migrate import migrate
+from engramq.workers.db.statements import Exchange
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import Assignment, LeaseLost, ResultUnknown
 from tests.assignments import assignment, repeated

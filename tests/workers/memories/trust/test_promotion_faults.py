@@ -16,7 +16,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Verification
-from engramq.workers.db.exchange import Exchange
+from engramq.workers.db.statements import Exchange
 from engramq.workers.db.transaction import Sent, Transaction
 from tests.assignments import OWNER, assignment
 from tests.conftest import Database
