@@ -310,3 +310,25 @@ async def test_a_span_that_ends_before_it_begins_is_refused_by_name(agent: Agent
         refused = await agent.call(tool, **arguments, since=JUNE, until=MAY)
         assert (refused["status"], refused["field"]) == ("invalid_parameter", "until")
         assert (await agent.call(tool, **arguments, since=MAY, until=MAY))["status"] == "success"
+
+
+@pytest.mark.promise("TI-5")
+async def test_a_question_of_what_was_is_told_how_to_see_it(agent: Agent) -> None:
+    old = await agent.store("The rent of the studio is 950 euros", valid_from="2025-01-01")
+    new = await agent.store("The rent of the studio is 1,020 euros", valid_from="2026-05-01")
+    await supersede(agent, old, new)
+    said = f"{new['id']} replaced an earlier memory: include_superseded=true shows it too"
+
+    async def notice(query: str, **arguments: Any) -> str | None:
+        reply = await agent.call("search_memories", query=query, **arguments)
+        assert [hit["id"] for hit in reply["memories"]][:1] == [old["id"] if arguments else new["id"]]
+        found: str | None = reply.get("notice")
+        return found
+
+    assert await notice("What was the rent of the studio before May 2026?") == (
+        f'{said}, as_of="2026-04-30" what held then.'
+    )
+    assert await notice("What was the rent of the studio in 2025?") == f'{said}, as_of="2025-12-31" what held then.'
+    assert await notice("What used to be the rent of the studio?") == f"{said}."
+    assert await notice("What is the rent of the studio?") is None
+    assert await notice("What was the rent of the studio in 2025?", as_of="2025-12-31") is None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import MemoryList, SearchMemories, SurveyMemories
 from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.pastes import read_prompt
+from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import EVERY_PROJECT, LIKELY, Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.lookups import array
@@ -34,6 +36,7 @@ from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import CANDIDATES, QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
+from engramq.workers.search.question import Question
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import Lift, Search, SearchResult, filters_of, question_of
 from engramq.workers.search.wishes import Wishes
@@ -80,6 +83,12 @@ _OF_RANKING: Final = frozenset({"ranking", "min_similarity", "min_relevance", "c
 HITS: Final = ("hit", "hits")
 LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
+EARLIER_IN: Final = 3  # of the first hits one may have replaced what is asked for
+_EARLIER: Final = re.compile(
+    r"\b(?:previous(?:ly)?|former(?:ly)?|used\s+to|original(?:ly)?|earlier|before|prior)\b", re.IGNORECASE
+)
+REPLACED: Final = "{id} replaced an earlier memory: include_superseded=true shows it too{then}."
+HELD_THEN: Final = ', as_of="{day}" what held then'
 NO_SURE_ANSWER: Final = "No sure answer here. {} hidden, best {:.2f}; min_relevance 0 shows them."
 
 
@@ -186,6 +195,9 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
+    if command.as_of is UNSET and not command.include_superseded:
+        read_question = partial(question_of, command, filters_of(command, None), context.settings.timezone)
+        notices.append(point_to_earlier(memories, read_question))
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading. Unlikely hits, which people see, do not count.
     untrusted, unlikely = context.envelope.principal.untrusted, command.min_relevance == 0
@@ -227,6 +239,18 @@ def _hint(result: SearchResult) -> str | UnsetType:
         return UNSET
     hits = "1 weaker hit" if result.left_out == 1 else f"{result.left_out} weaker hits"
     return NO_SURE_ANSWER.format(hits, result.best_left_out)
+
+
+def point_to_earlier(memories: Sequence[Memory], read_question: Callable[[], Question]) -> str | UnsetType:
+    """Return how to see what a hit has replaced, where the question is of a time before it, or of what was before."""
+    replacing = next((memory for memory in memories[:EARLIER_IN] if memory.supersedes is not None), None)
+    if replacing is None:
+        return UNSET
+    question = read_question()
+    day = question.last_day
+    if day is not None and day.isoformat() < (replacing.valid_from or replacing.created_at)[:10]:
+        return REPLACED.format(id=replacing.id, then=HELD_THEN.format(day=day))
+    return REPLACED.format(id=replacing.id, then="") if day is None and _EARLIER.search(question.text) else UNSET
 
 
 async def _more(command: SearchMemories, context: Context, result: SearchResult) -> MoreNamed | UnsetType:

@@ -163,6 +163,15 @@ class Question:
         )
 
     @property
+    def last_day(self) -> date | None:
+        """The last day of a time that is named and over; None where none is."""
+        if self.asked_at is None or not self._times.spans:
+            return None
+        today = self.asked_at.date()
+        last = max(each.last for span in self._times.spans for each in span.around(today, self._times.tense))
+        return last if last < today else None
+
+    @property
     def zone(self) -> str | None:
         """The name of the zone whose days the question means; None where it names no time."""
         return str(self._zone) if self.names_a_date or self.is_only_of_time else None
