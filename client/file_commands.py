@@ -200,7 +200,7 @@ class MemoryFiles:
             self._receipt((yield calls.supersede(file.memory_id, by.id)))
         except Refused as refused:
             if refused.code == "forbidden":  # one of the two is private
-                reason = f"who sees {file.path} was changed meanwhile"
+                reason = f"the readers of {file.path} changed meanwhile"
                 self._receipt((yield calls.forget(by.id, erase=True, reason=reason)))
                 raise _SeenByOthers from None
             if refused.code not in _STAYS:
@@ -258,7 +258,7 @@ class MemoryFiles:
         if stored.partition is Partition.UNTRUSTED and not self.include_untrusted:
             remarks += "\nIt is kept apart as untrusted: no file shows it before somebody promotes it."
         if text.strip() and stored.content != text:
-            remarks += "\nWhat looked like secrets in it was masked."
+            remarks += "\nWords in it that looked like secrets were masked."
         return remarks
 
     def _receipt(self, reply: WriteReply) -> None:

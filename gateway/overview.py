@@ -82,7 +82,7 @@ def _silent_workers(number: int) -> str:
     """Return what is known of workers that should have answered."""
     if number == 0:
         return ""
-    told = "1 of the kind recall told of itself" if number == 1 else f"{number} of the kind recall told of themselves"
+    told = "1 of the kind recall was seen" if number == 1 else f"{number} of the kind recall were seen"
     return f" {told} in the last {SILENT_S:.0f} s: {'it hangs' if number == 1 else 'they hang'}, or ended just now."
 
 

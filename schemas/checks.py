@@ -107,7 +107,7 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
         "No sockets and no record of processes that are dead.", "Remove them: `engramq doctor --fix`."
     ),
     CheckName.STACK: Kind(
-        "What the supervisor of the home runs is ready.",
+        "The processes of the home's supervisor are ready.",
         "See its log in the home's folder logs. `engramq down`, then `engramq up` starts all anew.",
     ),
     CheckName.PORT: Kind(
@@ -154,7 +154,7 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
         "See why: `engramq dead list`; then `engramq dead retry ID` or `engramq dead drop ID`.",
     ),
     CheckName.HOOKS: Kind(
-        "What clients with hooks write of their sessions is understood, and their hooks are of this release.",
+        "Transcripts of clients with hooks are understood, and their hooks are of this release.",
         "Install a later engramq: it captures what was said since, for as long as the client keeps its transcripts.",
     ),
 }

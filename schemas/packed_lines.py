@@ -79,9 +79,7 @@ def _cut_lines(stream: io.BufferedReader, longest: int) -> Iterator[tuple[bytes,
     while line := stream.readline(longest + 1):
         blank = 0 if line.strip() else blank + 1
         if blank > BLANK_LINES:
-            raise BrokenOff(
-                f"More than {BLANK_LINES} empty lines follow each other. What comes after them is not read."
-            )
+            raise BrokenOff(f"More than {BLANK_LINES} empty lines follow each other. Bytes after them are not read.")
         size, rest = len(line), line
         while len(rest) > longest and not rest.endswith(b"\n"):
             rest = stream.readline(longest + 1)

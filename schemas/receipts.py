@@ -50,7 +50,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             return "its words have no salt, or a salt no words"
         words = None if self.body is None or self.salt is None else digest_of(bytes.fromhex(self.salt), self.body)
         if words is not None and words.hex() != self.digest:
-            return "what it says was changed"
+            return "its words were changed"
         return None if self.hash_now() == self.hash else "its facts or its place were changed"
 
     def hash_now(self) -> str:

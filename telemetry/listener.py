@@ -185,6 +185,6 @@ async def _tell(notifier: socket.socket, place: str, every_s: float, ready: asyn
         try:
             notifier.sendto(SERVES if serves else TURNS, place)
         except OSError as problem:  # systemd is busy, or begins anew: it waits for the next one
-            log.warning("The watchdog cannot be told", extra={"error": type(problem).__name__})
+            log.warning("The watchdog cannot be reached", extra={"error": type(problem).__name__})
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.sleep(every_s) if serves else ready.wait(), every_s)

@@ -192,7 +192,7 @@ def _unreadable(entry: LedgerEntry) -> Fault:
     instead = FORMER_TOOLS.get(entry.command)
     code = FaultCode.INTERNAL if instead is None else FaultCode.INVALID_PARAMETER
     error = f"{entry.command} ended under an earlier version, whose answer to it is not read any more."
-    recovery = f"What it did stands. {instead or 'Look at what it was about, and call again only if that is missing.'}"
+    recovery = f"Its effect stands. {instead or 'Look at what it was about, and call again only if that is missing.'}"
     return msgspec.structs.replace(refuse(code, error, recovery=recovery).fault, command_id=str(entry.command_id))
 
 

@@ -35,7 +35,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option(
-    "--kind", metavar="WORD", type=one_of(WorkerKind), help=f"Of one kind of workers: {', '.join(WorkerKind)}."
+    "--kind", metavar="WORD", type=one_of(WorkerKind), help=f"Only of one kind of workers: {', '.join(WorkerKind)}."
 )
 @namespace_option
 @limit_option(SHOWN_MAX, SHOWN, "How many of each kind at most, the newest.")

@@ -78,7 +78,7 @@ OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", "
 )
 @click.option(
     "--on-duplicate", type=click.Choice([str(word) for word in OnDuplicate]), default=str(OnDuplicate.SKIP),
-    show_default=True, help="What to do with a row whose external_id is there already.",
+    show_default=True, help="The action on a row whose external_id is there already.",
 )  # fmt: skip
 @click.option(
     "--batch", type=click.IntRange(1, 1000), default=128, show_default=True, help="Rows that are stored together."
@@ -95,10 +95,10 @@ OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", "
     "--split", is_flag=True,
     help="Make several memories of one thread, in order, of a text over 32,768 characters. Default: reject it.",
 )  # fmt: skip
-@click.option("--all-messages", is_flag=True, help="Of conversations, also what the system and tools have said.")
+@click.option("--all-messages", is_flag=True, help="In conversations, messages of the system and of tools too.")
 @click.option(
     "--trusted", "looked_through", is_flag=True,
-    help="Of conversations: you have looked through them, so trust what was said.",
+    help="Trust the turns of conversations: you have looked through them.",
 )  # fmt: skip
 @common.PRIVATE
 @click.option("--dry-run", is_flag=True, help="Tell what would be brought in and rejected; write nothing.")
@@ -249,7 +249,7 @@ def _beside(path: Path) -> Path | None:
     is_ours = path.is_file() or path.is_dir()
     if is_ours and os.access(rejects if rejects.exists() else rejects.parent, os.W_OK):
         return rejects
-    print(f"{rejects} cannot be written: rejected rows are told of here. --rejects names a file.", file=sys.stderr)
+    print(f"{rejects} cannot be written: rejected rows are listed here. --rejects names a file.", file=sys.stderr)
     return None
 
 

@@ -23,7 +23,7 @@ from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Absence, Partition, ReceiptStatus
 
-AGAIN: Final = "What is in stays. Run the same command again: it skips what is in, and goes on with the rest."
+AGAIN: Final = "Imported rows stay. Run the same command again: it skips them, and goes on with the rest."
 SAMPLE_WORDS: Final = 6
 SAMPLE_CHARS: Final = 160
 
@@ -40,7 +40,7 @@ def print_kept_apart(importer: Importer, settings: Settings) -> None:
     """Say where turns are that nobody has looked through, and how to find one that has gone in."""
     if importer.sample is not None:
         print(
-            "What was said is kept apart, in the untrusted partition, since nobody has looked through it. For example, "
+            "The turns are kept apart, in the untrusted partition, since nobody has looked through them. For example, "
             f"this finds some of it:\n{_search_for(importer.sample, settings)}\n"
             "The inbox of the page makes it trusted, or engramq verify and promote do.",
             file=sys.stderr,
@@ -71,7 +71,7 @@ def print_looked(looked: DryRun, rejects: Path | None) -> ExitCode:
         print(f"{printable(row.file or f'line {row.line}')}: {printable(row.record.content[:SAMPLE_CHARS])}")
     print_left_out(looked.left_out)
     print_secrets(looked.secrets)
-    print("Nothing was written. What is in already was not looked up, and would be skipped.", file=sys.stderr)
+    print("Nothing was written. Rows that are in already were not looked up, and would be skipped.", file=sys.stderr)
     return exit_code_for(looked.counts[REJECTED], rejects)
 
 

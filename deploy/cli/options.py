@@ -138,17 +138,17 @@ PROJECT: Final = click.option(
     "--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else what is in none. '*': every project."
 )
 ONLY: Final = click.option(
-    "--only", "project_only", is_flag=True, help="Of that project alone, without what is in none."
+    "--only", "project_only", is_flag=True, help="Only of that project, without memories of none."
 )
 PRIVATE: Final = click.option(
     "--private/--shared",
     "visibility",
     default=None,
     callback=_visibility,
-    help="What is stored: for its author alone, or for everybody in the namespace.",
+    help="Visible to its author alone, or to everybody in the namespace.",
 )
-THREAD: Final = click.option("--thread", metavar="NAME", help="Of this conversation or document.")
-AS_OF: Final = click.option("--as-of", metavar="TIME", help="What held then: a date, or a time.")
+THREAD: Final = click.option("--thread", metavar="NAME", help="Conversation or document.")
+AS_OF: Final = click.option("--as-of", metavar="TIME", help="As it was then: a date, or a time.")
 SUPERSEDED: Final = click.option("--include-superseded", is_flag=True, help="Also what was replaced.")
 REASON: Final = click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
 
@@ -175,7 +175,7 @@ EVIDENCE: Final = click.option(
     metavar="WHAT",
     multiple=True,
     callback=lambda _context, _option, given: tuple(map(citation_of, given)),
-    help="What it rests on: FILE, FILE:3-9, a memory's id or its beginning, or an address. Repeat it for several.",
+    help="Its evidence: FILE, FILE:3-9, a memory's id or its beginning, or an address. Repeat it for several.",
 )
 
 

@@ -34,7 +34,7 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--created-by", metavar="NAME", type=name, help="The principal who stored them.")
 @click.option("--source-type", metavar="NAME", type=name, help="As it was given when they were stored.")
 @click.option("--thread", metavar="NAME", type=name, help="Their conversation or document.")
-@click.option("--project", metavar="NAME", type=name, help="What they are put into; those of none are not meant.")
+@click.option("--project", metavar="NAME", type=name, help="Their project; memories of none are not meant.")
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="Where they are.")
 @click.option("--since", metavar="TIME", type=parse_time, help="Stored from this date, or time with a zone, on.")
 @click.option("--until", metavar="TIME", type=end_time, help="Stored up to this date or time; included.")
@@ -105,7 +105,7 @@ _DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edge
 def _print_result(listing: PurgeMemories, found: Purged, done: Purged | None, place: Target, *, yes: bool) -> None:
     if done is not None:
         word = "Archived" if listing.unarchived else "Erased"
-        print(f"{word} {format_counts(done)} of {place.name}. What was {word.lower()}, by ids:")
+        print(f"{word} {format_counts(done)} of {place.name}. {word} ids:")
         print(f"engramq audit{place.option} --command {done.command_id}")
         if listing.unarchived:
             print("engramq restore brings a memory back.")
@@ -188,12 +188,12 @@ def _tell_changed(reply: Purged, listing: PurgeMemories, place: Target) -> None:
     changed = [count_of(count, kind, several) for kind, several, count, _ in kinds if count]
     if not changed:
         return
-    print(f"Of others this principal changed {all_of(changed)}, which stay:")
+    print(f"This principal changed {all_of(changed)} of others, which stay:")
     for _, several, count, previews in kinds:
         if count:
             print(f"{several}:")
             _print_some(_lines(previews), count)
-    print("What was there before (--action update_edge, update_node, reclassify or update):")
+    print("The values before (--action update_edge, update_node, reclassify or update):")
     print(f"engramq audit{place.option} --actor {shlex.quote(str(listing.created_by))}")
     if not listing.restore_replaced:
         print("--restore-replaced sets edges and nodes back where they still are as it left them.")

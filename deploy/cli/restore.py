@@ -20,9 +20,11 @@ OF_MEMORIES: Final = ("reason", "namespace")
 
 @click.command("restore")
 @click.argument("meant", metavar="ID_OR_FILE")
-@click.option("--force", is_flag=True, help="Of a backup, where the home holds something: move that aside within it.")
-@click.option("--trust-code", is_flag=True, help="Of a backup: though its database can run what is not engramq's.")
-@click.option("--check", "only_check", is_flag=True, help="Of a backup: only see that it is whole and fits.")
+@click.option("--force", is_flag=True, help="For a backup: move aside within the home what it holds.")
+@click.option(
+    "--trust-code", is_flag=True, help="For a backup: restore it though its database can run other code than engramq's."
+)
+@click.option("--check", "only_check", is_flag=True, help="For a backup: only check that it is whole and fits.")
 @common.options(common.REASON, common.NAMESPACE)
 @common.JSON
 @click.pass_context
@@ -83,7 +85,7 @@ def _restore_backup(file: Path, *, force: bool, only_check: bool, trust_code: bo
         return
     click.echo(f"Restored {home.path}: {of_when}.")
     if moved_to is not None:
-        click.echo(f"What it held is in {moved_to} now; remove that when you need it no more.")
+        click.echo(f"Its former content is in {moved_to} now; remove that when you need it no more.")
 
 
 @click.command("backup")

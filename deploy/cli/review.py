@@ -42,8 +42,8 @@ _NOBODY_SAW: Final = (
 @click.command("verify")
 @_IDS
 @click.option("--approved", is_flag=True, help="More than verified: somebody answers for it.")
-@click.option("--key", metavar="KEY", help="Of a receipt: the public key that has to have signed it, or its file.")
-@click.option("--live", is_flag=True, help="Of a receipt: see also whether the audit log still has the same.")
+@click.option("--key", metavar="KEY", help="For a receipt: the public key that has to have signed it, or its file.")
+@click.option("--live", is_flag=True, help="For a receipt: check also whether the audit log still has the same.")
 @common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
 def verify(
     identifiers: tuple[str, ...], reason: str | None, *, approved: bool, key: str | None, live: bool, **how: Any

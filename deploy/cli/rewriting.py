@@ -61,7 +61,7 @@ def _line(told: RewriteReport, *, with_wal: bool) -> str:
             tables = f"{count_of(told.tables, 'table')} with their indexes ({told.bytes / _MB:,.1f} MB)"
             return (
                 f"Writing anew, for all namespaces: {tables}, the statistics{log} and the append-only file of "
-                "Redis.\nWhoever needs a table waits while it is written. Broken off, it begins anew."
+                "Redis.\nCalls that need a table wait while it is written. Broken off, it begins anew."
             )
         case RewriteBegun() if told.table:
             large = f"{told.number} of {told.of}: {told.table}, {told.bytes / _MB:,.1f} MB ..."

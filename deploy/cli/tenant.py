@@ -48,7 +48,7 @@ def list_(*, empty: bool, as_json: bool) -> None:
 @click.option("--language", metavar="NAME", help="Stem words by this language from now on.", type=language)
 @click.option(
     "--visibility", type=click.Choice([*(word.value for word in Visibility), DEFAULT]),
-    help="What is stored without saying who sees it; default: shared, but captures among several are private.",
+    help="Visibility of memories that state none; default: shared, but captures among several are private.",
 )  # fmt: skip
 @click.option("--consent/--no-consent", default=None, help="Sharing what is private takes somebody else's consent.")
 @click.option("--admins-read/--admins-do-not-read", default=None, help="Administrators may read what is private.")
@@ -89,7 +89,7 @@ def _format_privacy(privacy: Privacy) -> str:
 @click.argument("heir", metavar="TO", type=principal)
 @click.option("--untrusted", is_flag=True, help="FROM is the untrusted principal of that name.")
 @click.option("--new-name", is_flag=True, help="Let TO be somebody whom no token and no memory knows yet.")
-@click.option("--yes", is_flag=True, help="Do it. Without it you are only told how many memories that are.")
+@click.option("--yes", is_flag=True, help="Do it. Without it the command only counts these memories.")
 @common.JSON
 def hand_over_private(
     tenant: str, leaving: str, heir: str, *, untrusted: bool, new_name: bool, yes: bool, as_json: bool

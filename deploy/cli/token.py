@@ -36,7 +36,7 @@ def command() -> None:
 
 
 @command.command("create")
-@click.option("--principal", metavar="NAME", required=True, type=principal, help="Who comes in by it.")
+@click.option("--principal", metavar="NAME", required=True, type=principal, help="Principal of the token.")
 @common.NAMESPACE
 @click.option(
     "--scopes", "granted", metavar="WORD,...", type=scopes, default=DEFAULT_SCOPES, show_default=True,
@@ -49,7 +49,7 @@ def command() -> None:
 )  # fmt: skip
 @click.option("--project", metavar="NAME", type=name, help="Its project, for calls that name none; * sees all.")
 @common.PRIVATE
-@click.option("--label", metavar="TEXT", type=name, help="What it is for, shown in the list.")
+@click.option("--label", metavar="TEXT", type=name, help="Its purpose, shown in the list.")
 @common.JSON
 def create(namespace: str | None, granted: tuple[Scope, ...], *, as_json: bool, **given: Any) -> None:
     """Make a token and show it, this once."""

@@ -136,7 +136,7 @@ def format_of(path: Path) -> ForeignFormat | None:
     if path.is_dir() or (path.is_file() and is_archive(path)):
         if (of_folder := _format_of_folder(path)) is None:
             what, says = ("folder", f"{_SAY_WHICH} {_OF_FOLDERS}") if path.is_dir() else ("archive", _SAY_WHICH)
-            raise UnusableFile(f"What this {what} is cannot be told for sure. {says}")
+            raise UnusableFile(f"The format of this {what} is not certain. {says}")
         return of_folder
     return _format_of_file(path) if path.is_file() else None
 
@@ -195,7 +195,7 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
     except UnusableFile:
         return _format_of_line(first)
     if of_document is None and first.startswith(b"["):
-        raise UnusableFile(f"The file is a JSON list, and whose cannot be told for sure. {_SAY_WHICH}")
+        raise UnusableFile(f"The file is a JSON list, and its format is not certain. {_SAY_WHICH}")
     return of_document
 
 

@@ -223,6 +223,6 @@ _NO_TOKENS: Final = (
 )
 _OTHER: Final = f"This server is another account's, and serves that one only. {_OTHERWISE}"
 _WHOSE: Final = (
-    "Whose request this is cannot be known here. Send `Authorization: Bearer` with the token in the file "
+    "The account behind this request cannot be known here. Send `Authorization: Bearer` with the token in the file "
     f"{TOKEN_FILE} of the server's home. {_OTHERWISE}"
 )

@@ -88,7 +88,7 @@ def entry_for(tool: str, audience: Audience) -> ToolGuide:
 
 def _overview(topics: Mapping[str, tuple[str, ...]]) -> Overview:
     return Overview(
-        what="Long-term memory, shared by the agents of a namespace. What is acknowledged is found at once.",
+        what="Long-term memory, shared by the agents of a namespace. An acknowledged memory is found at once.",
         way_of_working=(
             "begin_session when a task begins; pass the session that it returns.",
             "search_memories before you act: the task, then each person, project and tool in it.",

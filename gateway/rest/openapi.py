@@ -35,7 +35,7 @@ _SHARED: Final[
     "Invalid": (400, "A parameter cannot be used; `field` names it. Nothing has happened.", False),
     "Unauthorized": (401, "A bearer token is needed, or this one is not valid.", True),
     "Forbidden": (403, "The caller may not do this, or a quota is used up.", True),
-    "Conflict": (409, "What is stored stands in the way; `recovery` says what to do.", False),
+    "Conflict": (409, "A stored thing stands in the way; `recovery` says what to do.", False),
     "KeyReused": (422, "The idempotency key was used for another request.", False),
     "TooMany": (429, "Too many calls: repeat after the seconds of Retry-After.", True),
     "Failed": (500, "The server failed at this call.", False),
@@ -161,7 +161,7 @@ def _responses(tool: Tool) -> dict[str, Any]:
         responses["200"] = _answer("Done; `status` says what happened.", [*found, ErasedSince.__name__])
         responses["202"] = _answer("Not answered in time; get_command has the reply later.", [PendingReply.__name__])
     if missing:
-        responses["404"] = _answer("What was named is not there.", missing)
+        responses["404"] = _answer("The named thing does not exist.", missing)
     shared = {name: said for name, said in _SHARED.items() if tool.write or name not in _OF_WRITES}
     responses |= {str(status): {"$ref": f"#/components/responses/{name}"} for name, (status, _, _) in shared.items()}
     responses["default"] = _answer("The request was refused ahead of the operation.", [Fault.__name__, _REJECTED])

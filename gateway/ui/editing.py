@@ -115,7 +115,7 @@ def _as_sent_before(refusal: Body) -> Body:
     """Return a refusal; that of a form which has stored other words before, in words for people."""
     if refusal["code"] != FaultCode.IDEMPOTENCY_CONFLICT:
         return refusal
-    error = "This form was sent before, with other words. What it holds now is not stored."
+    error = "This form was sent before, with other words. Its present words are not stored."
     return {**refusal, "error": error, "recovery": "Store it again to keep it as a memory of its own."}
 
 

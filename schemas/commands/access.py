@@ -42,12 +42,12 @@ class CreateToken(WriteCommand, frozen=True, kw_only=True, tag="create_token"):
     scope: ClassVar[Scope] = Scope.ADMIN
 
     token_sha256: Identifier
-    principal: Annotated[Name, Meta(description="Who comes in by it")]
+    principal: Annotated[Name, Meta(description="Principal of the token")]
     scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=len(Scope))]
     expires_at: Moment
     untrusted: bool = False
     project: Name | UnsetType = UNSET
-    label: Annotated[Name, Meta(description="What it is for")] | UnsetType = UNSET
+    label: Annotated[Name, Meta(description="Its purpose")] | UnsetType = UNSET
 
     def check(self) -> None:
         """Refuse a name of our own, what is no digest, and a time that has passed or is too far away."""

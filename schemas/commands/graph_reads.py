@@ -248,10 +248,10 @@ LIST_EDGES: Final = Tool(
     guide=ToolGuide(
         what="Lists every edge of a node, heaviest first, parallel ones and loops too; or one edge by its id.",
         when="You want all facts about a thing, or to know what an edge_id stands for.",
-        when_not="You ask for one exact fact: get_edge. What lies further away: graph_query_neighbors.",
+        when_not="You ask for one exact fact: get_edge. Facts further away: graph_query_neighbors.",
         cost="One indexed read of a page, a few milliseconds.",
         returns="edges with source, target, relation, weight, sector, properties and when they hold; next_cursor, null "
-        "at the end. What has ended is left out.",
+        "at the end. Ended facts are left out.",
         next="as_of shows what held then. Give next_cursor as cursor, with the same filters, for the next page. "
         "match_count above 1: give label.",
         before=(EXAMPLE_EDGE,),

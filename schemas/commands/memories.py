@@ -128,7 +128,7 @@ STORE_MEMORY: Final = Tool(
         what="Keeps one memory. When the reply says stored, it is committed and found by every later search.",
         when="You learned something that outlives this conversation: a preference, a decision with its reason, a fix, "
         "an outcome. One fact per memory, in a sentence that makes sense without the conversation.",
-        when_not="Secrets. Chatter. What a similar memory in the last reply says already. Whole files: store what you "
+        when_not="Secrets. Chatter. A fact that a similar memory in the last reply has. Whole files: store what you "
         "concluded and where the file is.",
         cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
         returns="stored (the id) and similar_memories, at most 5, best first. degraded: found by text now, by meaning "
@@ -237,7 +237,7 @@ SEARCH_MEMORIES: Final = Tool(
         "none: small talk.",
         next="differs_from: another memory says otherwise, and nobody has decided. Rely on a hit: say which, and "
         "afterwards record_outcome. Nothing found: ask in other words once, then go "
-        'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
+        'on without. As it was at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
         before=(_STORE_TEA,),
         example=ExampleCall.of("search_memories", query="What does Ada like to drink?", limit=3),
     ),

@@ -137,7 +137,7 @@ LIST_AUDIT: Final = Tool(
         when_not="You want to know what a memory says: get_memory. The audit holds ids and changes, never contents.",
         cost="One read, a few milliseconds; with target, of all entries of the namespace. Needs the admin scope.",
         returns="entries and next_cursor, null at the end. Unknown ids have none.",
-        next="What was done was wrong: restore_memory, verify_memory or disconnect undo most of it.",
+        next="A change was wrong: restore_memory, verify_memory or disconnect undo most of them.",
         before=(_STORE,),
         example=ExampleCall.of("audit", target="<stored.id>"),
     ),

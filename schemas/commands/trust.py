@@ -188,7 +188,7 @@ LIST_CONTRADICTIONS: Final = Tool(
     read_only=True,
     guide=ToolGuide(
         what="Lists pairs of trusted memories that hold and say otherwise about the same thing: another number, date, "
-        "name, a not. What an agent linked as contradicts is listed too.",
+        "name, a not. Links that an agent made as contradicts are listed too.",
         when="You tidy up, or a person wants to decide what holds.",
         when_not="You look for an answer: hits of search_memories and similar_memories of a store have differs_from.",
         cost="About 3 ms for each memory that is looked at: 20 to 160 for a page, by how busy the server is; no LLM.",
@@ -240,7 +240,7 @@ class PurgeMemories(WriteCommand, frozen=True, kw_only=True, tag="purge_memories
         if all(condition is UNSET for condition in filters):
             raise invalid("created_by", "Nothing says which memories are meant.", "Give at least one filter.")
         if self.erase and (self.archive or self.unarchived):
-            raise invalid("archive", "What is to be archived cannot be erased.", "Give erase or archive, not both.")
+            raise invalid("archive", "One call cannot archive and erase.", "Give erase or archive, not both.")
 
 
 class Purged(WriteReply, kw_only=True, tag="purged"):

@@ -304,7 +304,7 @@ async def test_secrets_are_masked_and_the_model_is_told() -> None:
         call = command.send(nothing)
     with pytest.raises(StopIteration) as end:
         command.send(Stored(stored=a_memory(content="key [redacted]"), command_id="c"))
-    assert end.value.value.splitlines()[1:] == ["What looked like secrets in it was masked."]
+    assert end.value.value.splitlines()[1:] == ["Words in it that looked like secrets were masked."]
 
 
 async def test_failures_reach_the_conversation_that_waits(memory: AsyncMemory) -> None:

@@ -329,7 +329,7 @@ async def test_ready_means_that_a_worker_answers(site: Site, workers: WorkerSide
     told = json.loads(body)
     assert (status, told["status"], told["missing"]) == (503, "unavailable", ["worker"])
     (check,) = told["checks"]
-    hangs = "1 of the kind recall told of itself in the last 15 s: it hangs, or ended just now."
+    hangs = "1 of the kind recall was seen in the last 15 s: it hangs, or ended just now."
     assert (check["name"], check["told"]) == ("worker", f"No worker answers. {hangs}")
     assert "mailboxes" not in told, "who does not say who he is learns nothing of the load"
     assert await site.alive()

@@ -92,10 +92,10 @@ async def test_workers_that_do_not_answer_are_told_apart_from_those_that_are_gon
     live = [a_mailbox(kind, workers=2) for kind in WorkerKind]
     part = [a_mailbox(kind, workers=kind is not WorkerKind.SECTORS) for kind in WorkerKind]
     gone = [a_mailbox(kind, workers=0) for kind in (WorkerKind.RECALL, WorkerKind.UPKEEP)]
-    of_recall, sectors = "of the kind recall told of", "No worker of the kind sectors lives."
+    of_recall, sectors = "of the kind recall", "No worker of the kind sectors lives."
     assert {worker_check(found, None).told for found in (live, part, gone, [])} == {
-        f"No worker answers. 2 {of_recall} themselves in the last 15 s: they hang, or ended just now.",
-        f"No worker answers. 1 {of_recall} itself in the last 15 s: it hangs, or ended just now. {sectors}",
+        f"No worker answers. 2 {of_recall} were seen in the last 15 s: they hang, or ended just now.",
+        f"No worker answers. 1 {of_recall} was seen in the last 15 s: it hangs, or ended just now. {sectors}",
         "No worker of the kinds recall, upkeep lives.",
         "No worker answers.",
     }

@@ -74,14 +74,14 @@ def tampered(database: Database, statement: str) -> Iterator[None]:
 
 
 TAMPERING = {
-    "update audit_log set reason = 'another' where id = {id}": "what it says was changed",
+    "update audit_log set reason = 'another' where id = {id}": "its words were changed",
     "update audit_log set actor = 'somebody' where id = {id}": "its facts or its place were changed",
     "update audit_log set owner = 'ada' where id = {id}": "its facts or its place were changed",
     "update audit_log set at = at + interval '1 second' where id = {id}": "its facts or its place were changed",
     "delete from audit_log where id = {id}": "its entry is missing",
     "delete from audit_chain where entry = {id}": "it is missing",
     MOVED: "its facts or its place were changed",
-    "update audit_chain set salt = '\\x00' where entry = {id}": "what it says was changed",
+    "update audit_chain set salt = '\\x00' where entry = {id}": "its words were changed",
 }
 
 
@@ -156,7 +156,7 @@ async def test_what_nobody_did_has_no_receipt(agent: Agent, terminal: Terminal) 
 
 COMPARED = {
     "select 1": "unchanged and in the same place",
-    "update audit_log set reason = 'another' where id = {id}": "was changed: what it says was changed",
+    "update audit_log set reason = 'another' where id = {id}": "was changed: its words were changed",
     "delete from audit_log where id = {id}": "is not in the audit log of namespace",
     MOVED: "is at place",
     "update audit_chain set hash = '\\x00' where entry = {id}": "was changed: ",

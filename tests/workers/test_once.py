@@ -82,7 +82,7 @@ async def test_what_has_begun_is_never_said_to_be_unapplied(store: Store) -> Non
             "reclassify_memory_sector",
             {"type": "reclassified", "status": "consent_required", "proposal_id": None, "expires_at": None},
             FaultCode.INTERNAL,
-            "What it did stands.",
+            "Its effect stands.",
         ),
     ],
 )

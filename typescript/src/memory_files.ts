@@ -279,7 +279,7 @@ export class MemoryFiles {
     if (stored.partition === "untrusted" && !this.#options.includeUntrusted) {
       remarks += "\nIt is kept apart as untrusted: no file shows it before somebody promotes it.";
     }
-    if (text.trim() && stored.content !== text) remarks += "\nWhat looked like secrets in it was masked.";
+    if (text.trim() && stored.content !== text) remarks += "\nWords in it that looked like secrets were masked.";
     return remarks;
   }
 

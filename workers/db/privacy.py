@@ -108,7 +108,7 @@ async def seeing_all_as_admin(tx: Transaction, principal: Principal, doing: str)
     async with seeing_as_admin(tx, principal) as sees_all:
         if hidden := 0 if sees_all else await private_of_others(tx):
             kept = f"{doing} would lack what is private to others ({hidden}), which you do not see."
-            recovery = "Who runs the installation has it all by engramq export."
+            recovery = "The operator of the installation has it all by engramq export."
             raise refuse(FaultCode.FORBIDDEN, kept, recovery=recovery)
         async with tx.seeing(EVERYTHING):
             yield

@@ -27,7 +27,9 @@ DAYS: Final = limits.DELETED_KEPT_DAYS
 NOT_RESTORED_SHOWN: Final = 100  # edges that could not be brought back
 
 _HINT_THERE: Final = "To have this back, delete the one that is there first: the two cannot both be."
-_HINT_FIRST: Final = "What `restore_first` names brings the missing ends back. Then restore this again."
+_HINT_FIRST: Final = (
+    "Restore the deletion in `restore_first`, which brings the missing ends back. Then restore this again."
+)
 _HINT_GONE: Final = "An end that nothing brings back is gone for good: graph_add_edge writes such a fact anew."
 
 

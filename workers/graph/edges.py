@@ -153,7 +153,7 @@ def _notice_of_end(row: Row, command: AddEdge) -> str | UnsetType:
     if command.valid_until is not UNSET:
         return UNSET
     return (
-        f"{hidden}, but for an as_of before that. "
+        f"{hidden}, except for an as_of before that. "
         "If it holds again, call graph_add_edge with the valid_from since when it does."
     )
 
@@ -288,7 +288,7 @@ async def _consent_to_delete(
     if isinstance(agreed, UUID):
         return agreed
     return DeletionNeedsConsent(
-        error=f"What is constitutive is deleted only when {PRINCIPALS} different principals approve.",
+        error=f"A constitutive edge or node is deleted only when {PRINCIPALS} different principals approve.",
         edge_ids=[str(edge) for edge in covers],
         **agreed.fields,
     )

@@ -196,7 +196,7 @@ def _ending(edge: GraphEdge, change: EdgeChange) -> str:
     words = " After that it is no longer constitutive." if now and not then else ""
     end = change.new.get(_END)
     if end is not None and _has_passed(end) and not (edge.valid_until and _has_passed(edge.valid_until)):
-        words += " It has ended then: lists, neighbours and paths leave it out, but for an as_of before that."
+        words += " It has ended then: lists, neighbours and paths leave it out, except for an as_of before that."
     return words
 
 

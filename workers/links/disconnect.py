@@ -71,7 +71,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
 def _guard(link: Link, command: Disconnect) -> str | None:
     """Return why a link stays, None when it may go."""
     if link.relation == Relation.SUPERSEDES:
-        return "what undoes it is to restore the old memory"
+        return "restore the old memory to undo it"
     if command.guard_relation is not UNSET and command.guard_relation != link.relation:
         return f"guard_relation is {command.guard_relation!r}"
     return None

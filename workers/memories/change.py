@@ -52,9 +52,7 @@ _AUDITED: Final = (
     "sector", "sector_source", "standing", "confidence", "position", "valid_from", "valid_until", "expires_at"
 )  # fmt: skip
 _NOT_HIDDEN: Final = "It was neither archived nor replaced: nothing has changed."
-HINT: Final = (
-    "What this one had replaced stays hidden: still_hidden. restore_memory brings back what of it is right after all."
-)
+HINT: Final = "The memories that it had replaced stay hidden: still_hidden. restore_memory brings back the right ones."
 BEHIND_MAX: Final = 10_000  # that are named of one change
 EXPIRED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 

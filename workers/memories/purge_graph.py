@@ -115,7 +115,7 @@ async def _erase_edges(tx: Transaction, envelope: Envelope, filters: PurgeFilter
 async def _erase_links(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     await lock(tx, *set(chain.from_iterable((row["source_id"], row["target_id"]) for row in rows)))
     gone = await tx.rows("erase_authored_links", **asdict(filters), ids=ids_of(rows))
-    gone += await drop_by_id(tx, ids_of(rows), "What its principal wrote was purged while it waited.")
+    gone += await drop_by_id(tx, ids_of(rows), "Its principal's graph was purged while it waited.")
     await _note(tx, envelope, AuditAction.DISCONNECT, gone)
 
 

@@ -378,7 +378,7 @@ async def rewrite_marked(redis: Any, lanes: Lanes) -> bool:
     try:
         written = await rewrite(redis)
     except NotRewritten as problem:
-        log.warning("What was erased is still in Redis's append-only file", extra={"problem": str(problem)})
+        log.warning("Erased data is still in Redis's append-only file", extra={"problem": str(problem)})
         return False
     for keys, mark in marks.items():
         if not await run(redis, UNMARK_ERASED, keys, (keys.erased,), mark):

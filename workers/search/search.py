@@ -244,7 +244,7 @@ async def add_replies(ask: Ask, memories: Sequence[Memory], question: str, filte
     try:
         (answer,) = await ask([Lookup(FOLLOWED_BY, {"ids": array(list(asking)), **filters.visible})])
     except (EngramqError, StatementTimeout) as problem:  # the hits are known, and are the answer
-        log.warning("What followed was not looked up: %s", problem)
+        log.warning("Replies that followed were not looked up: %s", problem)
         return
     words = words_of(question)
     for reply in _replies.decode(answer) if answer is not None else ():

@@ -131,7 +131,7 @@ class ExportReader:
         for kind in {*end.counts, *_TYPES}:
             there, told = self.summary.counts[kind], end.counts.get(kind, 0)
             if there != told:
-                reason = f"{told} are told of, {there} are there: lines are missing, or too many."
+                reason = f"{told} are announced, {there} are there: lines are missing, or too many."
                 raise ExportRefused(self._number, f"counts.{kind}", reason)
         number = self._number
         if self._next() is not None:

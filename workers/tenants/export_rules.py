@@ -76,12 +76,12 @@ class ExportRules:
             if missing is not None:
                 raise RuleBroken(field, f"there is no memory {UUID(bytes=missing)}.", line)
             if apart:
-                raise RuleBroken(field, "of the two one is private to somebody, and the other is not.", line)
+                raise RuleBroken(field, "one of the two is private to somebody, and the other is not.", line)
             raise RuleBroken(field, "an untrusted memory cannot supersede a trusted one.", line)
         self._run("index_successors")
         cycle = self._run("cycle").fetchone()
         if cycle is not None:
-            raise RuleBroken("superseded_by", "what supersedes it is superseded by it in the end.", cycle[0])
+            raise RuleBroken("superseded_by", "its successors lead back to it.", cycle[0])
 
     def close(self) -> None:
         """Let the staged records go."""

@@ -209,7 +209,7 @@ class Reembedding:
             try:
                 await self._tell(change)
             except (EngramqError, ResultUnknown):
-                log.warning("Not told how far it is: the database is away")
+                log.warning("No progress was reported: the database is away")
 
     async def _tell(self, change: _Change, problem: str | None = None, *, ended: bool = False) -> None:
         known = await reembedding.tell(

@@ -103,7 +103,7 @@ class Delivery:
         try:
             await self.store.write(namespace, lambda tx: tx.send("webhook_has_turn", webhook_id=webhook_id))
         except (EngramqError, ResultUnknown):
-            log.warning("A webhook is not told: the database is away", extra={"webhook": str(webhook_id)})
+            log.warning("A webhook gets no message: the database is away", extra={"webhook": str(webhook_id)})
             return False
         return True
 

@@ -117,7 +117,7 @@ def hooks_check(home: Home) -> Check:
     unknown = [f"{count} lines of {client}: {kind}" for (client, kind), count in unknown_kinds(home).items()]
     if unknown and not old:
         return degraded(CheckName.HOOKS, f"Kinds of lines that this version does not know: {', '.join(unknown)}.")
-    told = f"The hooks of {titles} are of an earlier release, which told nothing of files."
+    told = f"The hooks of {titles} are of an earlier release, which showed nothing about files."
     mend = "; ".join(f"engramq hooks install {client.name}" for client in old)
     return degraded(CheckName.HOOKS, told, mend) if old else passed(CheckName.HOOKS)
 

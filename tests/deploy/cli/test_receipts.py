@@ -61,7 +61,7 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
     signature = forger.sign(forged.signed_bytes()).hex()
     file.write_bytes(msgspec.json.encode(structs.replace(forged, signature=signature)))
     await shell.run("verify", str(file), code=ExitCode.FAILED)
-    assert "what it says was changed" in shell.err, "whoever signed it"
+    assert "its words were changed" in shell.err, "whoever signed it"
 
     # The forger hands over a folder in which a file is called as the true key.
     forged = msgspec.convert(whole, Receipt)

@@ -188,7 +188,7 @@ async def test_a_dry_run_of_rows_tells_what_would_be_rejected_and_shows_samples(
 @pytest.mark.parametrize(
     ("name", "content", "options", "told"),
     [
-        ("x.json", "[1, 2]", (), "whose cannot be told for sure"),
+        ("x.json", "[1, 2]", (), "its format is not certain"),
         ("x.jsonl", '{"content": "x"}', ("--trusted",), "--trusted is for conversations"),
         ("x.zip", "PK\x03\x04", (), "damaged"),
         ("x.json", "{}", ("--format", "claude"), "no JSON list"),
@@ -210,7 +210,7 @@ async def test_nothing_is_guessed(
 
 async def test_a_folder_and_a_pipe_are_no_files_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path, how, told in (
-        (tmp_path, (), "What this folder is cannot be told for sure"),
+        (tmp_path, (), "The format of this folder is not certain"),
         (tmp_path, (), "Plain notes (.md) are markdown."),
         (tmp_path, ("--format", "csv"), "is a folder"),
         (Path("-"), ("--format", "mem0"), "write it to a file"),

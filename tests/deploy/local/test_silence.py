@@ -113,7 +113,7 @@ async def test_who_serves_says_so_again_where_it_could_not_be_told(
         asyncio.timeout(10.0),
         telling_watchdog({**heartbeat.variables(), "WATCHDOG_USEC": "30000"}, ready=ready),
     ):
-        while "The watchdog cannot be told" not in caplog.text:
+        while "The watchdog cannot be reached" not in caplog.text:
             await asyncio.sleep(0)
         moved.rename(tmp_path / "alive")
         while not heartbeat.said_ready():

@@ -79,7 +79,7 @@ async def test_a_file_that_cannot_be_imported_says_why(here: Served) -> None:
     own = b'{"type": "engramq.export", "version": 1}\n'
     for name, content, said in (
         ("own.jsonl", own, "Only the command brings it back"),
-        ("list.json", b'[{"a": 1}]', "whose cannot be told for sure"),
+        ("list.json", b'[{"a": 1}]', "its format is not certain"),
         ("empty.jsonl", b"", "There is nothing to import"),
         ("bad.csv", b"colour,shape\nred,round\n", "content"),
     ):

@@ -74,6 +74,6 @@ async def test_a_systemd_that_is_away_is_told_again(
     moved = place.rename(tmp_path / "away")
     async with telling_watchdog(asked(systemd)):
         await asyncio.sleep(0)
-        assert "The watchdog cannot be told" in caplog.text
+        assert "The watchdog cannot be reached" in caplog.text
         moved.rename(place)
         assert await asyncio.to_thread(systemd.recv, 64) == b"WATCHDOG=1"

