@@ -246,7 +246,7 @@ class MarkdownForm(_Form):
     def _note(self, parts: list[str], title: str, properties: Mapping[str, Any], text: str) -> None:
         folder = PurePosixPath(*parts)
         name = self._free_name(folder, _file_name(title))
-        # JSON is YAML. What is ours is one text, so that no program changes its numbers.
+        # JSON is YAML. Our property is one text, so that no program changes its numbers.
         said = {key: value for key, value in properties.items() if value} | {OWN: json.dumps(properties[OWN])}
         lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
         # basic-memory wants the blank line.

@@ -35,7 +35,7 @@ from engramq.schemas.records import (
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, StandingSource, Visibility
 
 SIMILARITY_DIGITS: Final = 2
-OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # what every memory in full has
+OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # the fields of every memory in full
 TELLING_NULLS: Final = frozenset({"similarity", "sector_source"})
 SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no mention
 _SECONDS: Final = len("2026-01-31T09:00:00")

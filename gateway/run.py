@@ -90,7 +90,7 @@ class Gateway:
             else partial(local_caller, actor=hello.actor)
         )
         caller = caller_of(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
-        # What is captured nobody has looked at, so that the operator's word about secrets does not hold for it.
+        # Nobody has looked at captured turns, so the operator's choice about secrets does not hold for them.
         redact = Redact.ALL if hello.untrusted else self.service.redact
         service = replace(self.service, limits=self._local_limits, style=self._style_of(hello), redact=redact)
         return partial(serve_lines, service, profile, caller)

@@ -180,7 +180,7 @@ class Service:
             session=arguments.session or caller.session,
             in_session=tool.takes_session,
             idempotency_key=arguments.idempotency_key,
-            # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
+            # The request as it was made: repeated, @stored may stand for another memory, and it is the same request.
             fingerprint=fingerprint(command) if tool.write else "",
             traceparent=subject.traceparent,
             project=composed(caller.project) if caller.project else "",

@@ -26,7 +26,7 @@ class CommandFailed(Exception):
 
 
 NO_BATCH: Final = "JSON-RPC batches are not supported: send every message by itself."
-# What to do about a message that is too large.
+# The recovery from a message that is too large.
 SMALLER: Final = "Send it in smaller parts; for a file of many memories there is `engramq import`."
 
 

@@ -58,7 +58,7 @@ UNNAMED: Final[dict[str, Any]] = {"lib_name": None, "lib_version": None}
 _CLOSED: Final = "Connection closed by server."  # redis-py's words for the end of a stream
 _NUMBER_S: Final = 5.0  # for each answer about the number of lanes
 
-# What an exchange raises when the connection is gone. Whether the server carried the commands out is then unknown.
+# The errors of an exchange whose connection is gone. Whether the server carried the commands out is then unknown.
 CONNECTION_ERRORS: Final = (RedisError, RedisClusterException, OSError, TimeoutError)
 # What a server answers that has surely not carried a command out, since its keys are, or will soon be, elsewhere. MOVED
 # is an AskError; one that became a replica takes no writes.

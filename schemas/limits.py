@@ -87,7 +87,7 @@ SHOWN_OFTEN: Final = 6  # memories that searches have shown most, on the first s
 STANDING_LISTED: Final = 100  # wishes that a list shows, and that a search looks through
 STANDING_SHOWN: Final = 5  # wishes beside the hits of a search
 
-# Of the queue: what both of its halves agree on.
+# Limits on which both halves of the queue agree.
 COMMANDS_PER_JOB: Final = 16
 MEMORIES_PER_FOLLOW_UP: Final = 100  # of one command that workers send about memories
 JOB_BYTES: Final = 1024 * 1024  # a job takes no further command beyond this size

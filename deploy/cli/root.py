@@ -126,7 +126,7 @@ COMMANDS: Mapping[str, Lazy] = {
 }
 
 
-# What people type first for a command of another name.
+# Words that people type first for a command of another name.
 OTHER_WORDS: Final = {
     "start": "up", "run": "up", "serve": "up", "stop": "down", "kill": "down", "quit": "down",
     "add": "store", "save": "store", "remember": "store", "new": "store", "write": "store",

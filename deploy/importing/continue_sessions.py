@@ -20,7 +20,7 @@ _SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _SILENT: Final = ("system", "tool", "thinking")
 _QUESTION: Final = "AskQuestion"
 _ANSWER: Final = r'(?s)User (?:provided custom answer|selected option \d+|answered): "(.*)"'
-# What stands in the place of a skill's command, whose other words the program drops.
+# The text in the place of a skill's command, whose other words the program drops.
 _SKILL: Final = "Load the skill using the **Skills** tool and then set the **skill_name** parameter to "
 _DIGEST_BYTES: Final = 16
 

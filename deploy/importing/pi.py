@@ -22,7 +22,7 @@ _SILENT: Final = (
 )  # fmt: skip
 _SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _UNFINISHED: Final = ("aborted", "error")
-# What a skill says, and behind it what was typed.
+# The text of a skill, and behind it the typed words.
 _SKILL: Final = r'(?s)<skill name="([^"]+)" location="[^"]+">\n.*?\n</skill>(?:\n\n(.+))?'
 # Marks around what a file says that the command line names, and an image's note on one line: before what was typed.
 _MARK: Final = r'(?m)^(?:<file name=".*">(?:$|(?P<note>.*</file>\n))|(?P<end></file>\n))'

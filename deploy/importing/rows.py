@@ -127,7 +127,7 @@ class Secrets:
     found: int = 0
 
 
-# What a row comes in without where it cannot be read: its text is worth more.
+# Fields without which a row comes in if they cannot be read: its text is worth more.
 _DATE: Final = LeftOut("dates that cannot be read (their rows are in)", "date that cannot be read (its row is in)")
 _NAME: Final = LeftOut("threads or speakers that cannot be taken", "thread or speaker that cannot be taken")
 SPARE: Final = {

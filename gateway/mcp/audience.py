@@ -39,7 +39,7 @@ _IN_FULL: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a 
 _TRUSTED: Final = "`engramq token create` without --untrusted makes a token that may do this."
 _OR: Final = "Or "  # begins no text: what it was the other way to may be left out
 _WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply asks its reader to do
-# Where replies hold refusals and other replies. What callers wrote stays as it is, whatever its keys are called.
+# Where replies hold refusals and other replies. Callers' own texts stay as they are, whatever their keys.
 _WITHIN: Final = frozenset({"errors", "reply", "connect_result", "results", "resolved"})
 
 

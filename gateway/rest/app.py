@@ -99,7 +99,7 @@ def _refusal(fault: Fault, scope: Scope, status: int | None = None) -> Response:
 def _respond(body: Body, status: int, text: str | None = None) -> Response:
     wait_s = retry_after(body, status)
     headers = {} if wait_s is None else {"retry-after": str(wait_s)}
-    # What one caller reads is no other's, and is out of date a moment later.
+    # A caller's reply is no other's, and is out of date a moment later.
     return Response(text or text_of(body), status, {"cache-control": "no-store", **headers}, _JSON)
 
 

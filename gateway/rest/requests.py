@@ -181,7 +181,7 @@ def _json_in(body: bytes) -> Any:
 def _take_key(asked: dict[str, Any], headers: Headers) -> None:
     """Put the key of the header among the arguments."""
     sent = headers.getlist(IDEMPOTENCY_HEADER)
-    # What is no UTF-8 is refused by name, as in a path.
+    # Bytes that are no UTF-8 are refused by name, as in a path.
     keys: Mapping[str, None] = dict.fromkeys(key.encode("latin-1").decode(errors="surrogateescape") for key in sent)
     if not keys:
         return

@@ -88,7 +88,7 @@ CHANGES: Final[Mapping[str, BulkAction]] = {
     "unshare": _unshare,
     "unverify": partial(vouch, verification=Verification.UNVERIFIED.value),
 }
-# What takes an action back. A promotion has nothing: only promotion moves memories between partitions.
+# The action that takes an action back. A promotion has nothing: only promotion moves memories between partitions.
 _UNDOING: Final = {
     "archive": "restore",
     "restore": "archive",

@@ -39,7 +39,7 @@ PART_MEANINGS: Final[Mapping[str, str]] = {
     "recency": "how long it has lain idle",
 }
 
-# What a form has done, as the next page says it.
+# The effect of a form, as the next page says it.
 DONE: Final[Mapping[str, str]] = {
     "archived": "The memory is archived. Searches do not show it; Restore brings it back.",
     "erased": "The memory is erased for good.",
@@ -112,7 +112,7 @@ _DIGEST_CHARS: Final = 12
 _SHOWN_ID_CHARS: Final = 8
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _OTHER_SIGNS: Final = str.maketrans(",.", ".,")
-# What page.js and graph.js say by themselves.
+# Words that page.js and graph.js say by themselves.
 SCRIPT_WORDS: Final = (
     "Copied",
     "Selected",

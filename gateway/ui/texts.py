@@ -19,7 +19,7 @@ _LANGUAGE: Final = re.compile(r"[\w+#.-]{0,20}")
 _HEADING: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*)$")
 _ITEM: Final = re.compile(r"^ {0,3}(?:([-*+])|(\d{1,6})[.)])[ \t]+(.*)$")
 _QUOTE: Final = re.compile(r"^ {0,3}> ?(.*)$")
-# What stands in a line: code, a link, strong and stressed words. An address ends where a blank or a bracket does.
+# Marks in a line: code, a link, strong and stressed words. An address ends where a blank or a bracket does.
 # No power is strong (2**3**4); words of Chinese are, though no blank stands around them.
 _INLINE: Final = re.compile(
     r"(?P<ticks>`+)(?P<code>[^`\n]+)(?P=ticks)(?!`)"
@@ -28,7 +28,7 @@ _INLINE: Final = re.compile(
     r"|(?<![A-Za-z0-9_*])\*\*(?=\S)(?P<strong>[^*\n]{1,500})(?<=\S)\*\*(?![A-Za-z0-9_*])"
     r"|(?<![\w*])\*(?P<stress>[^*\s][^*\n]{0,300})\*(?![\w*])"
 )
-# What lists leave out: fences with the name of their language, signs of headings, and marks around words.
+# Marks that lists leave out: fences with the name of their language, signs of headings, and marks around words.
 _MARKS: Final = re.compile(
     r"^ {0,3}(?P<fence>`{3,}|~{3,})[\w+#.-]{0,20}[ \t]*(?:\n(?P<block>.*?))?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)"
     r"|^ {0,3}#{1,6}[ \t]+(?=\S)"

@@ -16,7 +16,7 @@ from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import Scope, Sector, Thing, WorkerKind
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _STORE_TEA: Final = ExampleCall.of("store_memory", content="Ada prefers tea to coffee", speaker="Ada")
 _HERE: Final = {"session": "meetings"}
 _STORE_OLD: Final = ExampleCall.of("store_memory", content="The stand-up meeting is at 9:00 every day", **_HERE)

@@ -11,7 +11,7 @@ from engramq.schemas.ids import list_position
 from engramq.schemas.records import EdgeCandidate, Proposal
 from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, Sector, Thing, WorkerKind
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
 _VALUE: Final = ExampleCall.of(
     "graph_add_edge",

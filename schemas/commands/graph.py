@@ -27,7 +27,7 @@ AnySector = Annotated[str, Meta(description=", ".join(Sector))]
 LabelOfHomonym = Annotated[fields.Name, Meta(description="If ambiguous")]
 
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 EXAMPLE_FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
 # With the label, an example works whether or not another one has made a node of that name.
 EXAMPLE_EDGE: Final = ExampleCall.of("graph_add_edge", **EXAMPLE_FACT, source_label="Person", properties={"year": 1843})

@@ -28,7 +28,7 @@ Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern
 IfLinked = Annotated[IfExists, Meta(description="If linked already")]
 
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _HERE: Final = {"session": "the queue"}
 _BEFORE: Final = (
     ExampleCall.of("store_memory", content="We chose Redis for the queue because latency matters most", **_HERE),

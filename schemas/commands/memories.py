@@ -38,7 +38,7 @@ _SOURCE_TYPE = (
 )
 
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _STORE_TEA: Final = ExampleCall.of("store_memory", content="Ada prefers tea to coffee", speaker="Ada")
 _IT: Final = {"memory_id": "<stored.id>"}
 

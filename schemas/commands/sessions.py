@@ -10,7 +10,7 @@ from engramq.schemas.faults import HINTS
 from engramq.schemas.fields import Name
 from engramq.schemas.vocabulary import Thing
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _STORE: Final = ExampleCall.of(
     "store_memory", content="The release is planned for the first of May", session="planning"
 )

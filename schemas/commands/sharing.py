@@ -8,7 +8,7 @@ from engramq.schemas.commands.base import ExampleCall, Tool, ToolGuide, WriteCom
 from engramq.schemas.fields import MemoryId, Note, Seen
 from engramq.schemas.vocabulary import Thing
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _KEEP: Final = ExampleCall.of("store_memory", content="Ada would rather lead the harbour team", visibility="private")
 _LOOK: Final = ExampleCall.of("get_memory", memory_id="<stored.id>", detail="full")
 _SHARE: Final = ExampleCall.of("share_memory", memory_id="<stored.id>", seen="<memory.digest>")

@@ -15,7 +15,7 @@ from engramq.schemas.fields import Cursor, Identifier, Moment, Name
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, MemoryState, Scope
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _STORE: Final = ExampleCall.of(
     "store_memory", content="The release is planned for the first of May", session="planning"
 )

@@ -11,7 +11,7 @@ from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, r
 from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility
 
-# What the examples of the guide are about.
+# The subject of the guide's examples.
 _STORE: Final = ExampleCall.of(
     "store_memory", content="A blog says the cache halves the latency of the search", source_type="research"
 )

@@ -78,7 +78,7 @@ _MEANINGS: Final = {
 }
 _FULL: Final = "53300"
 READ_ONLY: Final = "The database is read-only."
-# What a server refuses with, in words: the longest beginning of an SQLSTATE that is here counts.
+# A server's refusal, in words: the longest beginning of an SQLSTATE that is here counts.
 _NAMES: Final = {
     "53100": "The database's disk is full.",
     "53200": "The database is out of memory.",

@@ -65,7 +65,7 @@ AT_LENGTH: Final = {
 }
 _NO_CHANGES: Final[Mapping[str, str]] = {}
 
-# What each transaction of a connection has to set; of those through a pooler alone.
+# Settings of each transaction of a connection through a pooler.
 pooled_settings_of: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()
 
 

@@ -130,7 +130,7 @@ class LinkWriter:
             displaced = make_room(self.table, ends.pair, self._rules.cap)
             asserted = Asserted(*ends, LinkAction.CREATED, link, None, displaced, untrusted)
         else:
-            # Of an untrusted link the relation may be anybody's text, and a refusal carries no warning.
+            # The relation of an untrusted link may be anybody's text, and a refusal carries no warning.
             done = assert_again(existing, request, self._rules.delta, quoted=not untrusted)
             asserted = Asserted(*ends, *done, existing, untrusted=untrusted)
         if asserted.action is not LinkAction.SKIPPED:

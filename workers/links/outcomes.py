@@ -74,7 +74,7 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
         if Standing.PENDING in (table.standing(source), table.standing(target)):
             linked.skipped[PairSkipped.PENDING.value] += 1
         elif table.partition(source) is not table.partition(target):
-            # What promotion has left behind: an untrusted memory boosts no trusted one.
+            # A promotion may have left it behind: an untrusted memory boosts no trusted one.
             linked.skipped[PairSkipped.PARTITIONS.value] += 1
         elif existing is not None:
             weight, count = raise_weight(existing.weight, signal * RAISE), existing.reinforcement_count + 1
@@ -88,7 +88,7 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
             else:
                 why = PairSkipped.DISCONNECTED if table.is_buried(pair) else PairSkipped.NO_ROOM
                 linked.skipped[why.value] += 1
-    # What was reinforced first may have had to make room for what came after.
+    # A link that was reinforced first may have had to make room for a later one.
     linked.reinforced = {pair for pair in linked.reinforced if table.link(pair) is not None}
     return linked
 

@@ -94,14 +94,14 @@ ONCE: Final = set_of(
 )
 ONCE_OR_NOW: Final = NOW | ONCE
 SETS: Final = VERBS | set_of("due set fixed booked postponed delayed extended expected on up down")
-# What is counted or told apart by its number.
+# Things that are counted or numbered.
 NUMBERED: Final = set_of(
     "build sprint version release issue ticket chapter step phase week day episode part round season test run pr bug "
     "room session lesson question section figure page line level task stage note request item order invoice parcel "
     "delivery incident no nr case batch visit call meeting entry shift seat flight train trip lot round number"
 )
 TODAY: Final = set_of("today yesterday tomorrow tonight")  # each day another
-# What is measured again and again.
+# Values that are measured again and again.
 MEASURED: Final = set_of("temperature humidity pulse reading meter balance score velocity weather")
 COPULA: Final = set_of("is are was were be turned switched")
 PARTICLES: Final = set_of("on up down")  # these say something where they stand for a state

@@ -58,7 +58,7 @@ from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
 from engramq.workers.trust import VOUCHED_FOR, may_displace
 
-# What an update may change by a column of its own; content, metadata and sector have rules beside.
+# Fields that an update may change by a column of their own; content, metadata and sector have rules beside.
 _UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)
 _COMPARED: Final = tuple(name for name in _UPDATED if name not in OFFSETS.values())  # a time is shown with its offset
 # Rows of one statement, of which each is planned anew: what the event loop needs to write them down is about 10 ms.
@@ -68,8 +68,7 @@ ROWS_AT_ONCE: Final = 128
 async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchImported:
     """Write a batch as far as there is room; return a receipt for each of its rows."""
     envelope, allowance = context.envelope, Allowance.of(tx, context)
-    # What the rows change is locked before, by `resting`. Whoever closes a load waits for its batches, and wants no
-    # memory.
+    # `resting` locks the memories that the rows change before. The end of a load waits for its batches, and wants none.
     drafts = [] if batch.vectors_later else [row.draft for row in batch.rows.values()]
     loads = await context.services[BulkLoads].loads_of(tx, drafts)
     known, before = await lock_known(tx, batch.external_ids), await earlier_rows(tx, batch.identities)

@@ -43,7 +43,7 @@ GRAPH_STAYS: Final = (
     "A purge by author (created_by), alone or with since and until, takes them too."
 )
 _BY_AUTHORS: Final = ("thread", "project")
-# What becomes of the graph, as the entry that sums a purge up counts it, and the entry of each thing.
+# The purge's effect on the graph, as the entry that sums it up counts it, and the entry of each thing.
 _TAKEN: Final = {
     "edges": AuditAction.DELETE_EDGE,
     "links": AuditAction.DISCONNECT,

@@ -174,7 +174,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
         Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
     columns, embedding, sizes = columns_of(draft), draft.embedding, context.services[Sizes]
     shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
-    # Of trusted memories alone: nobody has asked for others.
+    # Trusted memories alone: nobody has asked for others.
     near: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
     nearest: Sent | None = None
     if embedding is not None:  # before the insert, which the search would find

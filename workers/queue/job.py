@@ -42,7 +42,7 @@ from engramq.workers.queue.settlement import GatheredFollowUps, Result, Session,
 log = logging.getLogger(__name__)
 
 SETTLE_AGAIN_S: Final = 0.1
-# What the scripts say of a lease: another worker has it, or nobody waits for its job any more.
+# Answers of the scripts about a lease: another worker has it, or nobody waits for its job any more.
 LOST: Final = 0
 GONE: Final = -1
 MAX_TRIES: Final = 5

@@ -16,7 +16,7 @@ from engramq.schemas.vocabulary import Origin
 from engramq.workers.search.ranking import Candidates, Column, Measure, Ranked, in_order, total
 from engramq.workers.sectors.decay import decay, link_decay
 
-# What each boost counts; 1.0 is about one standard deviation of the fused score.
+# The weight of each boost; 1.0 is about one standard deviation of the fused score.
 LINKS: Final = 0.4  # of the score of the memory at the other end, by the link's weight
 CO_RETRIEVED: Final = 0.1  # the same over a link that only tells what was found together
 SEED_AT_MOST: Final = 4.0  # of that score

@@ -25,7 +25,7 @@ THREADS_SHOWN: Final = 8
 WORDS: Final = 32  # of a topic; more are a document
 READ_WORDS: Final = 4 * WORDS  # of a topic, those of asking among them
 READ_CHARS: Final = 2_000  # of a topic or question
-# Words of who asks for a survey. What is a stop word of its language is left out by full text.
+# Words of who asks for a survey. Full text leaves out the stop words of its language.
 _FRAMING: Final = (
     "again also asked asking change changed count ever find gave he her his history i'd i'm i've known let listed many "
     "mention mentioned mentioning mentions need number or order overview related relating saying says she stored such "

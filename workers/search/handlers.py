@@ -171,7 +171,7 @@ async def hint_elsewhere(command: SearchMemories, context: Context) -> str | Uns
             limit=limits.SEARCH_LIMIT, ranking=Ranking.RELEVANCE, min_relevance=command.min_relevance or UNSET,
         )  # fmt: skip
         hits = sorted((await search(wide, context)).result.memories, key=lambda hit: -(hit.relevance or 0.0))
-        # What is in no project was looked at already, unless one project alone was.
+        # Memories of no project were searched already, unless one project alone was.
         beside_it = (hit.project for hit in hits if hit.project != project and (hit.project or command.project_only))
         said.append(places(Counter(beside_it), HITS))
     return " ".join(filter(None, said)) or UNSET
@@ -214,7 +214,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         if counting:
             await asyncio.gather(
                 context.services[Usage].note(context.envelope.namespace, [memory.id for memory in counting]),
-                # What held at another time is no pair that is of use now.
+                # Memories that held at another time make no pair of use now.
                 *([context.services[CoRetrievals].note(counting, use)] if command.as_of is UNSET else ()),
             )
 

@@ -31,7 +31,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.intp]
 
 
-# What each part counts; 1.0 is about one standard deviation of the fused score. `neighbours` has what these count.
+# The weight of each part; 1.0 is about one standard deviation of the fused score. `neighbours` has what these count.
 LEXICAL: Final = 0.5
 SIMILARITY: Final = 0.5
 BEST_OF_THREAD: Final = 0.2
@@ -47,8 +47,8 @@ LEXICAL_DEVIATION: Final = 1.0
 BEST_DEVIATIONS: Final = 4.0
 LEAST_LEXICAL_DEVIATION: Final = 0.2
 COSINE_DEVIATION: Final = 0.05
-# What differs by less is equal. A copy and the tables add up a cosine in different orders, which moves it by some 1e-7,
-# and a score by ten times that: without this, chance would put memories that are equal in order.
+# Scores that differ by less are equal. A copy and the tables add up a cosine in different orders, which moves it by
+# some 1e-7, and a score by ten times that: without this, chance would put memories that are equal in order.
 EQUAL_COSINES: Final = 1e-6
 EQUAL_SCORES: Final = 1e-5
 _NONE: Final = np.zeros(0, dtype=np.bool_)
@@ -226,7 +226,7 @@ class Measure:
     def own_parts(self, candidates: Candidates) -> dict[str, Column]:
         """Return what each candidate has by itself: words, vector, speaker, time."""
         question, similarity = self.question, self.similarity.apply(candidates.meaning)
-        # What has no vector is known by its words alone.
+        # A memory without a vector is known by its words alone.
         believed = np.where(np.isnan(similarity), 1.0, self.trust)
         parts = {
             "lexical": believed * self.lexical.apply(_lexical(candidates)),

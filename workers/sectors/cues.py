@@ -331,7 +331,7 @@ CUES: Final[dict[str, Callable[[_Text], float]]] = {
     "semicolons": lambda text: float(";" in text.raw),
     "commas": lambda text: float(min(3, text.raw.count(","))),
     "words": lambda text: math.log2(text.count),
-    # What tells talk from what is worth a sector.
+    # Signs of talk, which is worth no sector.
     "asking": _ending("?"),
     "exclaiming": _ending("!"),
     "ends by asking": lambda text: float(text.endings[-1:] == ["?"]),

@@ -5,7 +5,7 @@ from typing import Final
 
 from engramq.schemas.vocabulary import DEFAULT_SECTOR, Sector
 
-# After so many active hours an edge counts half. What happened fades first, how to do things last.
+# After so many active hours an edge counts half. Events fade first, instructions last.
 HALF_LIFE_HOURS: Final[Mapping[Sector, float]] = {
     Sector.EMOTIONAL: 500.0,
     Sector.EPISODIC: 250.0,

@@ -150,7 +150,7 @@ class Unfinished:
             return ()
         newest, due = await self.store.read(namespace, self._newest)
         older = Seen()
-        # What is imported is linked after its load, which needs all there is.
+        # Imported memories are linked after their load, which needs all there is.
         loading = 0 < self.activity.loading_s < LOAD_MAX_S
         if progress.place is None and newest.more and now >= progress.round_at:
             progress.place, progress.round_at, progress.round_began = newest.place, now + ROUND_EVERY_S, seen_at
