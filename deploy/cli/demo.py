@@ -17,9 +17,7 @@ import click
 from engramq.deploy.cli.tour import Tour
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.servers_for import READY_BOUND_S
-from engramq.deploy.local.stack_hold import hold_stack
-from engramq.deploy.local.supervisor.stack import UP
+from engramq.deploy.local.stack_hold import READY_BOUND_S, UP, hold_stack
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.schemas.command_line import CommandFailed
 

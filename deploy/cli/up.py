@@ -1,16 +1,11 @@
 """`engramq up`: everything until Ctrl-C, or with --detach until `engramq down`; `engramq stdio` shares it."""
 
-import contextlib
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import click
 
@@ -19,25 +14,20 @@ from engramq.deploy.cli.status import health_line
 from engramq.deploy.connect.catalogue import CLIENTS, NAME, how_started
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
-from engramq.deploy.local.home import DeployError, Home, home_from
-from engramq.deploy.local.ownership import DETACHED_UP, FOREGROUND_UP, read_ownership, register_up
-from engramq.deploy.local.servers_for import READY_BOUND_S
-from engramq.deploy.local.stack_hold import StackHold, hold_stack
+from engramq.deploy.local.holding import Left, become, end_by_signals, release, say, stay
+from engramq.deploy.local.home import Home, home_from
+from engramq.deploy.local.ownership import DETACHED_UP, read_ownership
+from engramq.deploy.local.stack_hold import DETACHED, READY_BOUND_S, UP, StackHold, hold_stack
 from engramq.deploy.local.stdio import serve
-from engramq.deploy.local.supervisor.stack import DETACHED, UP
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.deploy.local.supervisor.supervise import health
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.setting_values import name, namespace, principal
 from engramq.schemas.settings import Auth, read_settings
 
-STOP_BOUND_S = 120.0
 CHECKS_BOUND_S = 10.0
 # The command that holds a stack without a terminal. Tests put their own in its place.
 HOLDER_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq", "up", "--held")
-# Between two starts that failed, each twice as long as the one before.
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 8.0
 ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connections
 
 
@@ -52,65 +42,31 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
     with named_as_options(given):
         read_settings(environment)
     home = home_from(environment)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
+    end_by_signals()
+    kind = DETACHED if held else UP
     holds: list[StackHold] = []
     try:
         click.echo(f"Starting engramq in {home.path} ...")
         if not held:
             require_fit(environment)
-        holds.append(hold_stack(home, DETACHED if held else UP, environment, READY_BOUND_S))
+        holds.append(hold_stack(home, kind, environment, READY_BOUND_S))
         unanswered = _unanswered(holds[0])
         if detach:
             _detach(home, environment)
         end = "It stays until engramq down." if detach else "Ctrl-C stops it."
-        _say("Holding it." if held else _banner(home, holds[0], environment, end))
+        say("Holding it." if held else _banner(home, holds[0], environment, end))
         if unanswered:
             click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
         if detach:
             holds[0].close()
             return
-        _stay(home, DETACHED if held else UP, environment, holds)
-    except _Left:
+        become(kind, environment, holds[0])
+        stay(home, kind, environment, holds)
+    except Left:
         # It may come at any moment, also before there is a hold.
         if not holds:
             raise click.Abort from None
-        _release(holds[0])
-
-
-def _stay(home: Home, kind: str, environment: dict[str, str], holds: list[StackHold]) -> None:
-    """Hold the stack until it is stopped on purpose, and start it again whenever that is lost."""
-    with register_up(home, DETACHED_UP if kind == DETACHED else FOREGROUND_UP):
-        while _was_lost(holds[0]):
-            _say("The supervisor was killed. Starting it again ...")
-            holds[0].close()
-            try:
-                holds[0] = _regain(home, kind, environment)
-            except _Left:
-                _say("Stopped.")
-                return
-            _say("Running again.")
-
-
-def _regain(home: Home, kind: str, environment: dict[str, str]) -> StackHold:
-    """Start the stack again, as often as it takes, until `engramq down` or Ctrl-C ends this process."""
-    pause_s, said = FIRST_PAUSE_S, ""
-    while True:
-        if not home.path.is_dir():  # it was removed, and is not to come back as an empty one
-            raise _Left
-        try:
-            return hold_stack(home, kind, environment, READY_BOUND_S)
-        except (DeployError, OSError) as problem:
-            if str(problem) != said:
-                said = str(problem)
-                _say(f"Not started: {said} Trying again until engramq down.")
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # the log's disk is full: that must not end what starts the stack again
-        click.echo(text)
+        release(holds[0])
 
 
 def _detach(home: Home, environment: dict[str, str]) -> None:
@@ -182,50 +138,6 @@ def _unanswered(hold: StackHold) -> str:
     if "gateway_socket" not in hold.addresses or wait_until(answered, ANSWERED_BOUND_S):
         return ""
     return f"{health_line(found or {})}."
-
-
-class _Left(BaseException):
-    """The user wants `engramq up` to end."""
-
-
-def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Left
-
-
-def _was_lost(hold: StackHold) -> bool:
-    """Wait for the end of the stack; False when somebody stopped it on purpose."""
-    stopping = False
-    while True:
-        try:
-            event = hold.receive(3600.0)
-        except TimeoutError:
-            continue
-        if event is None:
-            if stopping:
-                _say("Stopped by engramq down.")
-            return not stopping
-        stopping = stopping or event.get("event") == "stopping"
-
-
-def _release(hold: StackHold) -> None:
-    """Give the hold back without lingering and wait for the end, if ours was the last."""
-    click.echo("Stopping ...")
-    try:
-        hold.channel.send({"op": "release"})
-        answer = hold.receive(STOP_BOUND_S)
-        while answer is not None and "stopping" not in answer:
-            answer = hold.receive(STOP_BOUND_S)
-        if answer is not None and not answer["stopping"]:
-            click.echo("Other clients still use this stack: it stays until the last has left (engramq down stops it).")
-            return
-        while hold.receive(STOP_BOUND_S) is not None:
-            pass
-        click.echo("Stopped.")
-    except (OSError, _Left):
-        # Gone, or told twice to hurry: the connection's end releases the hold just as well.
-        click.echo("Left.")
-    finally:
-        hold.close()
 
 
 def _auth_of(environment: dict[str, str]) -> str:

@@ -33,8 +33,9 @@ from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
 from engramq.deploy.local.home import Home, home_from
 from engramq.deploy.local.ownership import nobody_has
-from engramq.deploy.local.servers_for import READY_BOUND_S, servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.deploy.local.settings import REDIS_URL
+from engramq.deploy.local.stack_hold import READY_BOUND_S
 from engramq.gateway.operator import living_workers
 from engramq.schemas.checks import REDIS_AWAY
 from engramq.schemas.commands import BatchImported, Command, ImportBatch, MakeReceipt, ReceiptMade

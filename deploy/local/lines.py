@@ -37,9 +37,14 @@ class LineBuffer:
             self._partial += rest
         return lines
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether it holds a line of which the end is missing."""
+        return bool(self._partial) or self._skipping
+
     def finish(self) -> list[bytes | None]:
         """The last line, when the stream has ended without a newline."""
-        return self.feed(b"\n") if self._partial or self._skipping else []
+        return self.feed(b"\n") if self.is_partial else []
 
 
 class Channel:
@@ -53,6 +58,10 @@ class Channel:
     def fileno(self) -> int:
         """For select."""
         return self._socket.fileno()
+
+    def unread(self) -> int | None:
+        """Return the descriptor for another process, which reads on; None where something was read for us alone."""
+        return None if self._lines or self._buffer.is_partial else self.fileno()
 
     def send(self, message: Mapping[str, Any], bound_s: float = 5.0) -> None:
         """Send one object. Raises OSError when the other side has gone, or takes nothing in `bound_s` seconds."""

@@ -9,11 +9,8 @@ import click
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.settings import with_embedder
-from engramq.deploy.local.stack_hold import hold_stack
+from engramq.deploy.local.stack_hold import READY_BOUND_S, hold_stack
 from engramq.schemas.settings import Settings, read_settings
-
-# A first start makes the database cluster and loads the model; slow disks take their time.
-READY_BOUND_S = 180.0
 
 _OF_QUEUE = ("audit", "check", "dead", "duplicates", "gateway", "graph", "import", "projects", "purge", "receipt")
 _OF_DATABASE = ("export", "import of an export", "migrate", "tenant", "tenant hand-over", "token", "webhook")

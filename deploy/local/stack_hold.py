@@ -19,6 +19,10 @@ _RETRY_S = 0.01
 # A supervisor that lost the race for the lock is gone by then; until then another one is not worth starting.
 _RESTART_S = 2.0
 _START_BOUND_S = 20.0
+# A first start makes the database cluster and loads the model; slow disks take their time.
+READY_BOUND_S = 180.0
+# The kinds of holds with which HTTP is served: an `engramq up`, and one that stays without a terminal.
+UP, DETACHED = SERVING = ("up", "detached")
 # A supervisor asks a gateway for up to 9 s, which asks a worker, and then reads all processes' memory.
 _STATUS_S = 15.0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError
 from engramq.deploy.local.ownership import remove_leftover
-from engramq.deploy.local.supervisor.stack import SERVING
+from engramq.deploy.local.stack_hold import SERVING
 from engramq.deploy.local.supervisor.supervise import WATCH_S, Supervisor
 from engramq.schemas.settings import SETTINGS
 

@@ -20,6 +20,7 @@ from engramq.deploy.local.embedded import postgres, redis
 from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import Channel
+from engramq.deploy.local.stack_hold import SERVING
 from engramq.deploy.local.supervisor import silence
 
 logger = logging.getLogger(__name__)
@@ -29,8 +30,6 @@ REDIS = "redis"
 MIGRATE = "migrate"
 WORKER = "worker"
 GATEWAY = "gateway"
-# The kinds of holds with which HTTP is served: an `engramq up`, and one that stays without a terminal.
-UP, DETACHED = SERVING = ("up", "detached")
 
 PROBE_BOUND_S = 2.0
 # Within this a gateway sends its last replies, and a worker ends or hands back what it holds; then it is killed.

@@ -15,8 +15,9 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.ownership import SUPERVISOR, lies_at, lock_home, remove_leftover
+from engramq.deploy.local.stack_hold import SERVING
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
-from engramq.deploy.local.supervisor.stack import SERVING, Stack, SupervisedService, stop_order
+from engramq.deploy.local.supervisor.stack import Stack, SupervisedService, stop_order
 from engramq.deploy.local.supervisor.state import StateFile, end_predecessor
 from engramq.schemas.setting_values import without_password
 

@@ -1,0 +1,149 @@
+"""Hold a stack until it is stopped on purpose, and start it again whenever it is lost: what `engramq up` does at last.
+
+It stays for weeks, so once all is said `engramq up` becomes `python -m engramq.deploy.local.holding KIND DESCRIPTOR`,
+which loads a third of its modules: 10 MB, not 21. The process and its connection, which is the hold, stay the same.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import NoReturn
+
+from engramq.deploy.local.home import DeployError, Home, home_from
+from engramq.deploy.local.lines import Channel
+from engramq.deploy.local.ownership import DETACHED_UP, FOREGROUND_UP, register_up
+from engramq.deploy.local.stack_hold import DETACHED, READY_BOUND_S, StackHold, hold_stack
+
+STOP_BOUND_S = 120.0
+# The command that `engramq up` becomes. Tests put their own in its place.
+HOLDING_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq.deploy.local.holding")
+# Between two starts that failed, each twice as long as the one before.
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 8.0
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Left(BaseException):
+    """The user wants `engramq up` to end."""
+
+
+def end_by_signals() -> None:
+    """Have the signals that end this process raise Left, those too that came while `become` kept them waiting."""
+    for number in _ENDING:
+        signal.signal(number, _leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
+def become(kind: str, environment: Mapping[str, str], hold: StackHold) -> None:
+    """Go on as a process that does nothing but stay; return where that cannot be, so that the caller stays itself."""
+    if (descriptor := hold.channel.unread()) is None:
+        return
+    sys.stdout.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        os.set_inheritable(descriptor, True)
+        os.execve(HOLDING_COMMAND[0], [*HOLDING_COMMAND, kind, str(descriptor)], environment)  # noqa: S606 - our own
+    except OSError:  # the installation was replaced
+        os.set_inheritable(descriptor, False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
+def stay(home: Home, kind: str, environment: dict[str, str], holds: list[StackHold]) -> None:
+    """Hold the stack until it is stopped on purpose, and start it again whenever that is lost."""
+    with register_up(home, DETACHED_UP if kind == DETACHED else FOREGROUND_UP):
+        while _was_lost(holds[0]):
+            say("The supervisor was killed. Starting it again ...")
+            holds[0].close()
+            try:
+                holds[0] = _regain(home, kind, environment)
+            except Left:
+                say("Stopped.")
+                return
+            say("Running again.")
+
+
+def release(hold: StackHold) -> None:
+    """Give the hold back without lingering and wait for the end, if ours was the last."""
+    say("Stopping ...")
+    try:
+        hold.channel.send({"op": "release"})
+        answer = hold.receive(STOP_BOUND_S)
+        while answer is not None and "stopping" not in answer:
+            answer = hold.receive(STOP_BOUND_S)
+        if answer is not None and not answer["stopping"]:
+            say("Other clients still use this stack: it stays until the last has left (engramq down stops it).")
+            return
+        while hold.receive(STOP_BOUND_S) is not None:
+            pass
+        say("Stopped.")
+    except (OSError, Left):
+        # Gone, or told twice to hurry: the connection's end releases the hold just as well.
+        say("Left.")
+    finally:
+        hold.close()
+
+
+def _was_lost(hold: StackHold) -> bool:
+    """Wait for the end of the stack; False when somebody stopped it on purpose."""
+    stopping = False
+    while True:
+        try:
+            event = hold.receive(3600.0)
+        except TimeoutError:
+            continue
+        if event is None:
+            if stopping:
+                say("Stopped by engramq down.")
+            return not stopping
+        stopping = stopping or event.get("event") == "stopping"
+
+
+def _regain(home: Home, kind: str, environment: dict[str, str]) -> StackHold:
+    """Start the stack again, as often as it takes, until `engramq down` or Ctrl-C ends this process."""
+    pause_s, said = FIRST_PAUSE_S, ""
+    while True:
+        if not home.path.is_dir():  # it was removed, and is not to come back as an empty one
+            raise Left
+        try:
+            return hold_stack(home, kind, environment, READY_BOUND_S)
+        except (DeployError, OSError) as problem:
+            if str(problem) != said:
+                said = str(problem)
+                say(f"Not started: {said} Trying again until engramq down.")
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    with contextlib.suppress(OSError):  # the log's disk is full: that must not end what starts the stack again
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise Left
+
+
+def main(kind: str, descriptor: str) -> int:
+    """Stay with the hold that `become` has handed over, and return the exit code."""
+    environment = dict(os.environ)
+    holds = [StackHold(Channel(socket.socket(fileno=int(descriptor))), {})]
+    try:
+        end_by_signals()
+        stay(home_from(environment), kind, environment, holds)
+    except Left:
+        release(holds[0])
+    except DeployError as problem:
+        sys.stderr.write(f"engramq: {problem}\n")
+        return problem.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
