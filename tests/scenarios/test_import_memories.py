@@ -208,7 +208,7 @@ async def test_a_killed_worker_leaves_all_or_nothing_and_the_same_key_brings_all
         kept = database.rows("select node_id::text as id from memories")
         receipts = await receipts_of(agent, again)
         assert sorted(item["id"] for item in kept) == sorted(receipt["memory_id"] for receipt in receipts)
-        await until(lambda: _none_pending(database))
+        await until(lambda: _none_pending(database), 60.0)
 
 
 _WAIT = """

@@ -82,7 +82,10 @@ async def test_what_was_pending_is_linked_once_it_is_active(harness: Harness) ->
     one, other = await harness.agent.store(text("dawn")), await harness.agent.store(text("dusk"))
     await harness.linked(2)
     harness.rows("delete from edges")
-    harness.rows("update memories set state = 'pending', embedding = null, model_id = null, links_made_at = null")
+    harness.rows(
+        "update memories set state = 'pending', embedding = null, model_id = null, links_made_at = null, "
+        "created_at = now() + interval '50 seconds'"  # the sweep takes up none before they are aged
+    )
     body = await harness.agent.call("connect", source=one["id"], target=other["id"], relation="supports")
     assert body["action"] == "deferred"
     third = await harness.agent.store(text("noon"))
