@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.commands import Ping
+from engramq.schemas.commands import Ping, Stored, StoreMemory
 from engramq.schemas.connection import EXCHANGE_S, RedisConnection
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Assignment, Completion
 from engramq.workers.queue.worker import POLL_S
-from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put
+from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put, send
+from tests.queue.worker_process import a_memory
 
 
 @pytest.mark.promise("QP-10")
@@ -54,6 +57,33 @@ async def test_a_worker_hands_back_what_it_cannot_finish_and_another_takes_it_at
     await stage.push("go", "go")
     assert payload_of(await asked[0]) == "wait x"
     await stage.until(stage.empty)
+
+
+@pytest.mark.promise("QP-10")
+async def test_a_write_that_was_stopped_midway_is_never_refused_as_not_applied(stage: Stage) -> None:
+    attempts: list[int] = []
+    began = asyncio.Event()
+
+    async def store(assignment: Assignment) -> Completion:
+        """Be stopped, maybe while it commits; then find no database; then what the first has written."""
+        attempts.append(assignment.envelope.attempt)
+        began.set()
+        if len(attempts) == 1:
+            await asyncio.Event().wait()
+        if len(attempts) == 2:
+            raise refuse(FaultCode.UNAVAILABLE, "The database cannot be reached.")
+        return Completion(Stored(stored=a_memory("x")), replayed=True)
+
+    actor = an_actor(echo, store, kind=WorkerKind.EMBEDDING)
+    worker = await stage.workers(actor, grace_s=0.1)
+    sending = asyncio.create_task(send(await stage.bus(), StoreMemory(content="x")))
+    await began.wait()
+    await worker.stop()
+    await stage.workers(actor)
+    answer = await sending
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.reply, Stored), answer
+    assert attempts == [1, 2, 3]
 
 
 @pytest.mark.promise("QP-10")

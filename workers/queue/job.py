@@ -82,6 +82,7 @@ class ClaimedJob:
     redis_ahead_s: float
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
+    _begun: dict[str, Envelope] = field(default_factory=dict)  # writes that may have been applied
     _namespace: str = ""  # of its commands, where namespaces take turns; else of one of them
     _served: int = 0  # commands that were settled for good
     _results: list[Result] = field(default_factory=list)  # not settled yet
@@ -195,6 +196,8 @@ class ClaimedJob:
             try:
                 async with self.resources.permits:
                     began = clock()
+                    if envelope.command.write:
+                        self._begun[envelope.id] = envelope
                     if subject.span is not None:
                         past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (began - came))
                     result, word = await self._result_of(envelope, began)
@@ -285,7 +288,7 @@ class ClaimedJob:
             with_result = {result.envelope.id for result in results}
             for command_id, raw in self.open.items():
                 if command_id not in with_result:
-                    settlement.put_back(self._namespace, command_id, raw, self.tries - 1)
+                    settlement.put_back(self._namespace, command_id, self._as_begun(command_id, raw), self.tries - 1)
         served = self._served + settlement.ended
         uses = await self._write(settlement, settlement.pack(self.job_id, self.lease.token, served if last else None))
         for follow_up in settlement.gathered:
@@ -299,6 +302,11 @@ class ClaimedJob:
                 with about(envelope.traceparent, envelope.id):
                     use = uses.get(session_of(envelope))
                     self.resources.background.start(partial(result.completion.after_reply, use), envelope.id)
+
+    def _as_begun(self, command_id: str, raw: bytes) -> bytes:
+        """Return a command that is put back, encoded: a write that was stopped midway has been tried."""
+        begun = self._begun.get(command_id)
+        return raw if begun is None else encode(msgspec.structs.replace(begun, attempt=begun.attempt + 1))
 
     async def _write(self, settlement: Settlement, packed: bytes) -> dict[Session, SessionUse]:
         """Write the settlement, `packed`, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
