@@ -128,7 +128,14 @@ COMMANDS: Mapping[str, Lazy] = {
 
 # Words that people type first for a command of another name.
 OTHER_WORDS: Final = {
-    "start": "up", "run": "up", "serve": "up", "stop": "down", "kill": "down", "quit": "down",
+    "start": "up", "run": "up", "serve": "up", "stop": "down", "kill": "down", "quit": "down", "launch": "up",
+    "init": "up", "setup": "up", "server": "up", "exit": "down", "restart": "down, then engramq up",
+    "help": "--help", "version": "--version", "logs": "status", "tail": "status", "upgrade": "migrate",
+    "load": "import", "ingest": "import", "dump": "export", "copy": "backup", "clean": "purge", "reset": "purge",
+    "clear": "purge", "rename": "projects rename", "memories": "list", "all": "list", "count": "projects",
+    "note": "store", "create": "store", "insert": "store", "read": "show", "dashboard": "ui", "settings": "doctor",
+    "config": "doctor", "similar": "duplicates", "conflicts": "contradictions", "tokens": "token list",
+    "users": "token list", "wishes": "standing", "approve": "promote", "trust": "promote",
     "add": "store", "save": "store", "remember": "store", "new": "store", "write": "store",
     "find": "search", "query": "search", "ask": "search", "grep": "search", "recall": "search",
     "delete": "forget", "remove": "forget", "rm": "forget", "archive": "forget", "erase": "forget --erase",
