@@ -69,6 +69,18 @@ def first_at(item: dict[str, Any], places: tuple[str, ...]) -> Any:
     return next((value for place in places if (value := value_at(item, place)) not in (None, "", [], {})), None)
 
 
+def make_memory_row(item: Given, text: str, identifier: str, choices: Choices, about: str = "") -> Given:
+    """Return what a program remembers of a person, as a row: a model has written it, so it is kept apart, too."""
+    values = {
+        "content": text,
+        "external_id": identifier,
+        "source_type": source_of(choices),
+        WHEN: moment(item.values.get("updated_at")),
+        "metadata": {"about": about} if about else None,
+    }
+    return Given(item.line, without_nothing(values))
+
+
 @dataclass(frozen=True, slots=True)
 class ItemFields:
     """The places of a memory's fields in an item of the format `kind`; of several the first that says something counts.

@@ -8,7 +8,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from engramq.deploy.importing import agents, chats, conversations, graphs, notes, stores
+from engramq.deploy.importing import agents, chatgpt, chats, claude, graphs, letta, notes, stores
 from engramq.deploy.importing.exports import Beginning, is_archive, look_at, members, opened
 from engramq.deploy.importing.fields import Reader
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
@@ -41,9 +41,9 @@ def _has(*names: str, of: tuple[str, ...] = ()) -> Callable[[Beginning, dict[str
 # The first that knows a document has it: what is more certain stands before what is less so.
 FORMATS: Final[Mapping[ForeignFormat, ForeignReader]] = {
     ForeignFormat.LETTA: ForeignReader(
-        chats.read_letta,
+        letta.read_letta,
         lambda begin, item: (begin.name == "agents" and "block_ids" in item)
-        or begin.members.keys() >= {chats.LETTA_BLOCKS, "agent_type"},
+        or begin.members.keys() >= {letta.BLOCKS, "agent_type"},
         ("agents",),
         are_turns=True,
     ),
@@ -58,15 +58,15 @@ FORMATS: Final[Mapping[ForeignFormat, ForeignReader]] = {
         (chats.COPILOT_LIST,), are_turns=True,
     ),
     ForeignFormat.CHATGPT: ForeignReader(
-        conversations.read_chatgpt,
+        chatgpt.read_chatgpt,
         lambda _, item: isinstance(item.get("mapping"), dict) and bool(item.keys() & {"title", "current_node"}),
-        files=conversations.CHATGPT_FILE.pattern, are_turns=True,
+        files=chatgpt.FILE.pattern, are_turns=True,
     ),
     ForeignFormat.CLAUDE: ForeignReader(
-        conversations.read_claude,
-        lambda _, item: conversations.REMEMBERED in item
-        or ("uuid" in item and bool(item.keys() & {conversations.MESSAGES, "prompt_template"})),
-        files=conversations.CLAUDE_MEMORIES.pattern, are_turns=True,
+        claude.read_claude,
+        lambda _, item: claude.REMEMBERED in item
+        or ("uuid" in item and bool(item.keys() & {claude.MESSAGES, "prompt_template"})),
+        files=claude.MEMORIES.pattern, are_turns=True,
     ),
     ForeignFormat.GEMINI_APPS: ForeignReader(
         chats.read_gemini_apps, lambda _, item: "title" in item and chats.is_gemini_activity(item), are_turns=True
