@@ -1,4 +1,4 @@
-"""Make what a process may never be asked for with the first question for it."""
+"""Make a value with the first question for it, since most processes are never asked."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Late(Generic[T]):
-    """What `make` makes, for the first who asks; others wait for it meanwhile."""
+    """A value that `make` makes for its first caller; others wait for it meanwhile."""
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
         self._make = make
@@ -17,7 +17,7 @@ class Late(Generic[T]):
         self._turn = anyio.Lock(fast_acquire=True)
 
     async def get(self) -> T:
-        """Return it; raises what making it raises, and the next who asks has it tried again."""
+        """Return the value. Raises what `make` raises; the next caller then tries again."""
         async with self._turn:
             if self._made is None:
                 self._made = await self._make()

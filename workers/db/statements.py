@@ -2,7 +2,7 @@
 
 A cursor costs a tenth of a millisecond a statement, and a look at the socket: more than the server needs for most of
 ours. Here: the same connection by its libpq handle, in pipeline mode, with the driver's own conversion of values and
-rows. What is sent goes out once an answer is waited for, or 64 KB are together. Where traces are recorded a statement
+rows. Statements go out once an answer is waited for, or 64 KB are together. Where traces are recorded a statement
 is a span, from when it is sent until it is answered.
 """
 
@@ -36,8 +36,9 @@ _numbers: Final = itertools.count()  # a name is never used twice, whatever beca
 
 
 class Session:
-    """What a connection keeps: its converter of values, and by text and types the name of each statement that is
-    prepared, or how often another was executed; what was used last is the last.
+    """The converter of values of a connection, and the statements that it knows, by text and types.
+
+    A prepared statement has its name there, another one how often it was executed. The last used one comes last.
     """
 
     def __init__(self, connection: "WatchedConnection") -> None:
