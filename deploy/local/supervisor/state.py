@@ -36,6 +36,7 @@ ANSWER_BOUND_S = 5.0
 LOCK_BOUND_S = 1.5
 # An `engramq up` whose stack was stopped has ended by then.
 _LEAVE_S = 1.0
+_END_S = 5.0  # for a process to end that has given its lock back
 _SIGNALS: Sequence[tuple[int, float]] = ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0))
 
 
@@ -106,7 +107,8 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
     if not exists(home.path):
         return Shutdown(was_running=False)
     home.refuse_others()  # the files there name processes to be ended
-    copied_from = read_ownership(home).copied_from
+    owned = read_ownership(home)
+    copied_from = owned.copied_from
     answered = _ask_to_stop(home, stop_bound_s, answer_bound_s)
     was_there = answered is not None
     deadline = time.monotonic() + answer_bound_s
@@ -131,6 +133,9 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
         orphans += postgres.Postgres(home).mend()
     finally:
         os.close(lock)
+    # What has let go of its lock still ends, with open files: a disk that it lies on cannot be unmounted until then.
+    ending = [each.process for each in (owned.holder, *owned.ups.values()) if each is not None and each.is_of(home)]
+    process.wait_until(lambda: not any(map(process.is_alive, ending)), _END_S)
     return Shutdown(was_there or bool(orphans) or ups, copied_from)
 
 

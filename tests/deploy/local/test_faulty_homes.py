@@ -6,8 +6,10 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -245,6 +247,35 @@ def test_a_home_on_a_full_disk_is_named_and_starts_once_there_is_room(home: Home
             assert run("up", "--detach").returncode == 1
         assert run("up", "--detach").returncode == 0
         assert run("down").returncode == 0
+
+
+def test_down_waits_for_what_has_let_go_of_its_lock_and_still_ends(home: Home) -> None:
+    """Else the disk of a home could not be unmounted yet."""
+    home.ensure()
+    program = (
+        "import sys; from pathlib import Path; from engramq.deploy.local.home import Home\n"
+        "from engramq.deploy.local.ownership import DETACHED_UP, register_up\n"
+        "with register_up(Home(Path(sys.argv[1])), DETACHED_UP):\n    print(flush=True); input()\n"
+        "print(flush=True); input()"
+    )
+    alive: list[bool] = []
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(home.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as up:
+        assert up.stdin is not None
+        assert up.stdout is not None
+        up.stdout.readline()
+        ending = identity(up.pid)
+        down = Thread(target=lambda: alive.append((shut_down(home), process.is_alive(ending))[1]))
+        down.start()
+        up.stdin.write("\n")
+        up.stdin.flush()
+        up.stdout.readline()
+        process.wait_until(lambda: not down.is_alive(), 0.5)  # it would be over by now if it did not wait
+        up.stdin.write("\n")
+        up.stdin.flush()
+        down.join()
+    assert alive == [False]
 
 
 @needs_root
