@@ -264,7 +264,7 @@ async def test_an_export_that_is_written_anew_while_it_goes_in_is_not_said_to_ha
     assert await bring_in(file, "--batch", "8") == ExitCode.MIDWAY
     said = capsys.readouterr().err
     assert f"{file} has changed while it was read." in said
-    assert ("What is in stays." in said, "Nothing was imported" in said) == (True, False)
+    assert ("Imported rows stay." in said, "Nothing was imported" in said) == (True, False)
     assert len(contents(database)) > 0
 
 

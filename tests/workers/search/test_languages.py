@@ -135,7 +135,7 @@ async def test_what_stores_old_words_while_a_pass_goes_on_is_found_by_the_next_o
     await work.run()
     assert world.rows("select passes from lexeme_rebuilds") == [{"passes": 1}]  # the next one comes a minute later
     world.rows(
-        "update memories set lexemes = array_to_tsvector(array[lexeme_prefix(tenant) || 'häuser']) "
+        "update memories set lexemes = array_to_tsvector(array[lexeme_prefix(tenant) || 'hauser']) "
         "where tenant = tenant_of(%s)",
         namespace,
     )  # as a transaction leaves it that began before the change
