@@ -215,9 +215,10 @@ class CommandRunner:
                     async for _ in pieces:
                         context.begun = True
                 carry_out = partial(_carry_out, handler, context, prepared)
+                store = context.store.by_keys() if handler.by_keys else context.store
                 for _ in range(ENTRIES_LOST_MAX):
                     try:
-                        return await context.store.write(envelope.namespace, carry_out, by_keys=handler.by_keys)
+                        return await store.write(envelope.namespace, carry_out)
                     except _Taken:
                         context.forget()
                         known = await _find(context)

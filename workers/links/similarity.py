@@ -154,7 +154,8 @@ class SimilarityLinker:
                 await self._link(namespace, some)
 
     async def _link(self, namespace: str, scheduled: Mapping[UUID, tuple[Near, ...] | None]) -> None:
-        waiting, unlinked = await self.store.read(namespace, lambda tx: self._look(tx, scheduled))
+        keyed = self.store.by_keys()
+        waiting, unlinked = await keyed.read(namespace, lambda tx: self._look(tx, scheduled))
         if waiting:
             # First, so that what an agent asked for gets its place.
             await self.store.write(namespace, lambda tx: settle_deferred(tx, list(scheduled), rules=self.rules))
@@ -166,7 +167,7 @@ class SimilarityLinker:
         for number, turn in groupby(sorted(unlinked, key=turn_of), key=turn_of):
             if number > 1:
                 await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
-            await self.store.write(namespace, partial(note_made, ids=[memory.id for memory in turn]), by_keys=True)
+            await keyed.write(namespace, partial(note_made, ids=[memory.id for memory in turn]))
 
     async def _link_seen(
         self,
@@ -176,7 +177,8 @@ class SimilarityLinker:
         scheduled: Mapping[UUID, tuple[Near, ...] | None],
     ) -> None:
         """Link these memories to what is seen in this store."""
-        near = await store.read(namespace, lambda tx: self._together(tx, unlinked, scheduled))
+        keyed = store.by_keys()
+        near = await keyed.read(namespace, lambda tx: self._together(tx, unlinked, scheduled))
         near += await self._search(namespace, store, [memory for memory in unlinked if scheduled[memory.id] is None])
         wanted: dict[UUID, dict[UUID, float]] = {
             memory.id: {UUID(known.memory_id): known.similarity for known in scheduled[memory.id] or ()}
@@ -188,7 +190,7 @@ class SimilarityLinker:
         for start in range(0, len(links), LINKED_AT_ONCE):
             some = list(chain.from_iterable(links[start : start + LINKED_AT_ONCE]))
             if some:
-                await store.write(namespace, partial(write_automatic, wanted=some, rules=self.rules), by_keys=True)
+                await keyed.write(namespace, partial(write_automatic, wanted=some, rules=self.rules))
 
     async def _look(
         self, tx: Transaction, scheduled: Mapping[UUID, tuple[Near, ...] | None]

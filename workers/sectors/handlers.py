@@ -173,7 +173,7 @@ class Classifier:
         self, namespace: str, models: tuple[SectorModel, WishModel], ids: list[UUID], lease: Lease
     ) -> int:
         model, _ = models
-        found = await self.store.read(
+        found = await self.store.by_keys().read(
             namespace, lambda tx: read_unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256))
         )
         if len(found) <= INLINE:
@@ -192,7 +192,7 @@ class Classifier:
             tx.lease = lease
             return await classify(tx, turn)
 
-        return await self.store.write(namespace, effect, by_keys=True)
+        return await self.store.by_keys().write(namespace, effect)
 
 
 def _turn(guess: Classified) -> int:

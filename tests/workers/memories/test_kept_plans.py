@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 import psycopg
 import pytest
+from msgspec import UNSET
 
 from engramq.schemas.commands import Activated, ClassifySectors, SectorsClassified
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
@@ -108,14 +109,22 @@ def rows_read(database: Database, text: bytes, parameters: Sequence[str], asked:
 
 @pytest.mark.own_database
 @pytest.mark.promise("MT-19")
-def test_an_erasure_in_a_large_tenant_beside_small_ones_reads_by_keys(database: Database) -> None:
+def test_an_erasure_and_what_follows_a_store_read_by_keys_in_a_large_tenant_beside_small_ones(
+    database: Database,
+) -> None:
     database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
     database.owner.execute(FILL)
     database.owner.execute(b"analyze")
     look_up, _ = native(LOOK_UP)
-    given = {"tenant": "300", "ids": f"'{{{ID}}}'", "beside": "'{}'", "limit": "5"}
-    for name in ("lock_around", "around", "erase_memories"):
-        text, parameters = native(sql(name))
+    given = {
+        "tenant": "300", "ids": f"'{{{ID}}}'", "beside": "'{}'", "limit": "5", "embedders": "'{}'", "model_id": "1",
+        "within_s": "0.5", "compared": "1000", "partitions": "'{trusted}'", "include_superseded": "false",
+        "as_of": "null", "project": "'*'", "k": "5", "farthest": "1",
+    }  # fmt: skip
+    erasing = ("lock_around", "around", "erase_memories")
+    following = ("unlinked_memories", "unclassified_contents", "links_at")
+    for query in (*map(sql, (*erasing, *following)), sized_sql("stored_together", 3)):
+        text, parameters = native(query)
         with psycopg.connect(database.owner_url) as connection:
             connection.execute(look_up)
             connection.execute(b"prepare kept as " + text)
@@ -124,7 +133,7 @@ def test_an_erasure_in_a_large_tenant_beside_small_ones_reads_by_keys(database: 
         assert row is not None
         read = [scan.get("Index Cond") for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] == TRUSTED]
         assert read
-        assert [condition for condition in read if not condition or " AND " not in condition] == [], name
+        assert [condition for condition in read if not condition or " AND " not in condition] == [], text
 
 
 @pytest.mark.own_database
@@ -154,16 +163,18 @@ async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(
         store=world.store, sizes=Sizes(), rules=world.services[LinkRules], threshold=0.5, debounce_s=0.0
     )
     world.use(Classifier(store=world.store, debounce_s=0.0), linker)
-    for number in range(3):
+    for number in range(4):
         stored = (await world.keep(f"Heron {number} nests by the pond")).stored
         await world.ask(SectorsClassified, ClassifySectors(memory_ids=(stored.id,)))
-        linker.schedule(DEFAULT_NAMESPACE, [Activated(memory_id=stored.id)])
+        near = () if number % 2 else UNSET  # found by the store, or still to be looked for
+        linker.schedule(DEFAULT_NAMESPACE, [Activated(memory_id=stored.id, near=near)])
         await linker.link_scheduled()
     asked = b"select statement, generic_plans, custom_plans from pg_prepared_statements"
     async with AsyncExitStack() as lent:  # a few sessions took turns
         txs = [await lent.enter_async_context(opened(world.store, DEFAULT_NAMESPACE)) for _ in range(4)]
         rows = [row for tx in txs for row in await tx.rows(asked)]
     kinds = r"insert into (?:ledger|nodes|memories|edges)|update ledger|links_made_at = now|standing_source =|<=> [$]"
+    kinds += "|from deferred_links d|model_id, e.dimensions|of_late|as fingerprint|e.end_id, e.id"
     planned = [(found[0], row) for row in rows if (found := re.search(kinds, row["statement"]))]
-    assert len({kind for kind, _ in planned}) == 8
+    assert len({kind for kind, _ in planned}) == 13
     assert [row for _, row in planned if row["custom_plans"] or not row["generic_plans"]] == []
