@@ -83,6 +83,14 @@ def peak_rss_mb(pids: Iterable[int]) -> float:
     return max((_kilobytes(PROC / str(pid) / "status", "VmHWM:") for pid in pids), default=0.0) / 1024
 
 
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 def processor() -> str:
     """Return the name of the machine's processor."""
     lines = (PROC / "cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -326,9 +334,7 @@ class PrivateStack:
         """Start a gateway whose callers are in this namespace, with settings that differ; return its port when it and a
         worker answer.
         """
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
+        port = free_port()
         self._start({"NAMESPACE": namespace, "PORT": str(port), **variables}, "gateway")
         await_ready(port, self.processes)
         return port

@@ -2,9 +2,9 @@
 
 Prints JSON lines: the start of a fresh home, from the process's start to a memory stored and found, with what came
 when and the CPU that it took by kind of process. Then the time to `initialize` answered, cold (nothing runs) and
-with the stack running, beside the start of a bare Python process; then idle CPU over a while and memory after
-first use. Memory is the sum of proportional set sizes (pages that processes share count once, and those that others on
-the machine map too less than once).
+with the stack running, beside the start of a bare Python process. Then idle CPU over a while, and memory after first
+use: over stdio, and with `engramq up` in a home of its own. Memory is the sum of proportional set sizes (pages that
+processes share count once, and those that others on the machine map too less than once).
 """
 
 import argparse
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.common import ENGRAMQ, Kind, cpu_seconds, emit, pss_mb, with_descendants
+from bench.common import ENGRAMQ, Kind, cpu_seconds, emit, free_port, pss_mb, with_descendants
 
 BENCH: Final = "stack"
 INITIALIZE: Final = {
@@ -206,11 +206,36 @@ def measure(rounds: int, idle_s: float) -> None:
                 target_s=0.2,
                 ratio_to_bare_python=statistics.median(warm) / bare,
             )
-            use_and_idle(first_client, environment, idle_s)
+            use(first_client)
+            idle_cpu(environment, idle_s)
+            idle_memory("over_stdio", environment, {"stdio": first_client.process.pid}, target_mb=190)
         stop(environment)
+    with tempfile.TemporaryDirectory(prefix="engramq-bench-") as home:
+        environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_PORT": str(free_port())}
+        with running_up(environment) as pid:
+            with stdio_client(environment) as client:
+                client.initialize()
+                use(client)
+            time.sleep(idle_s)
+            idle_memory("with_up", environment, {"up": pid}, target_mb=205)
 
 
-def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float) -> None:
+@contextmanager
+def running_up(environment: dict[str, str]) -> Iterator[int]:
+    """Run `engramq up` until the end of the block; yield its process id once the stack is there."""
+    process = subprocess.Popen([ENGRAMQ, "up"], stdout=subprocess.PIPE, env=environment, text=True)
+    assert process.stdout is not None
+    try:
+        assert any("Ctrl-C" in line for line in process.stdout), "engramq up has ended"
+        yield process.pid
+    finally:
+        stop(environment)
+        process.wait(ANSWER_BOUND_S)
+        process.stdout.close()
+
+
+def use(client: StdioClient) -> None:
+    """Store 20 memories and search, and wait until what follows is over."""
     client.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
     for number in range(2, 22):
         stored = client.call(
@@ -220,6 +245,9 @@ def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float
     found = client.call(22, "search_memories", query="which kettle is blue?", min_relevance=0)
     assert found["count"] == 5, found
     time.sleep(3.0)  # what follows a store is over
+
+
+def idle_cpu(environment: dict[str, str], idle_s: float) -> None:
     pids = stack_processes(environment)
     before, started = cpu_seconds(pids), time.perf_counter()
     time.sleep(idle_s)
@@ -232,13 +260,19 @@ def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float
         processes=len(pids),
         target=2.0,
     )
-    sizes = {name: pss_mb(kind.pids) for name, kind in kinds_of(pids).items()}
+
+
+def idle_memory(home: str, environment: dict[str, str], beside: dict[str, int], *, target_mb: float) -> None:
+    """Tell the memory of a home's stack, and of the processes `beside` it that are the user's."""
+    sizes = {name: pss_mb(kind.pids) for name, kind in kinds_of(stack_processes(environment)).items()}
+    sizes |= {name: pss_mb([pid]) for name, pid in beside.items()}
     emit(
         BENCH,
         "idle_memory",
+        home=home,
         total_mb=round(sum(sizes.values()), 1),
         by_process_mb={name: round(size, 1) for name, size in sorted(sizes.items())},
-        target_mb=190,
+        target_mb=target_mb,
     )
 
 

@@ -12,7 +12,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bench.common import ENGRAMQ, McpClient, emit
+from bench.common import ENGRAMQ, McpClient, emit, free_port
 from bench.servers import Servers, running_servers
 from engramq.gateway.run import run_gateway
 from engramq.schemas.settings import PREFIX, read_settings
@@ -183,9 +182,7 @@ async def measure(door: str, ask: Ask, *, show: bool) -> None:
 async def trace(servers: Servers, folder: Path, doors: Sequence[str], *, show: bool) -> None:
     """Serve at both doors, and trace calls at these."""
     await migrate(servers.database_url_owner)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     given = {
         "DATABASE_URL": servers.database_url_owner,
         "REDIS_URL": servers.redis_url,
