@@ -48,6 +48,11 @@ def test_no_page_gives_a_command_that_would_run_a_strangers_package() -> None:
         assert FETCHED.search(command), command
 
 
+def test_every_finding_stands_in_the_table_of_what_was_measured() -> None:
+    page = (ROOT / "docs" / "clients-measured.md").read_text(encoding="utf-8")
+    assert [path.name for path in (ROOT / "findings").iterdir() if f"(../findings/{path.name})" not in page] == []
+
+
 def test_links_between_pages_lead_to_files_that_exist() -> None:
     dead = [
         f"{page.name}: {link}"
