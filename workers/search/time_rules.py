@@ -203,7 +203,7 @@ def _read_nth(match: Match) -> Spans:
     """Read the first Monday of October, the last day of March 2025, the second week of last month."""
     today, which = match.asked_on, match["which"].lower()
     months: Spans = (period("month", today, {"last": -1, "next": 1}.get(which, 0)),)
-    if not which:
+    if match["month"]:
         months = tuple(
             each for span in spans.months_of(match.year, read_month(match)) for each in span.around(today, match.tense)
         )

@@ -83,8 +83,8 @@ def read_unit(match: Match) -> str:
 
 
 def read_month(match: Match) -> int:
-    name = match["month"][:3].capitalize()
-    return next(number for number, month in enumerate(MONTHS, 1) if month.startswith(name))
+    """Return the number of a month. Raises ValueError where the rule read none: each month begins with nothing."""
+    return [month[:3] for month in MONTHS].index(match["month"][:3].capitalize()) + 1
 
 
 def read_weekday(match: Match) -> int:
