@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
-_TAKES_JSON: Final = (_JSON, b"application/*", b"*/*")
+_TAKES_JSON: Final = frozenset({_JSON, b"application/*", b"*/*"})
 _JUDGED: Final = frozenset({b"content-type", b"accept", b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
-_OLDER: Final = frozenset({b"", *(version.encode() for version in HANDSHAKE_VERSIONS)})
+_OLDER: Final = frozenset({None, *(version.encode() for version in HANDSHAKE_VERSIONS)})
 
 
 class HttpWire:
@@ -117,7 +117,7 @@ class HttpWire:
             return None
         return Response(dump({"jsonrpc": "2.0", "id": message["id"], "result": result}), 200, None, "application/json")
 
-    async def _answer(self, request: CallRequest, accept: bytes, receive: Receive, send: Send) -> None:
+    async def _answer(self, request: CallRequest, accept: frozenset[bytes], receive: Receive, send: Send) -> None:
         """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""
 
         async def event(message: bytes, *, more: bool = True) -> None:
@@ -138,22 +138,31 @@ class HttpWire:
         await send({"type": "http.response.body", "body": answer})
 
 
-def _read_accept(scope: Scope, call: CallRequest | None) -> bytes | None:
-    """Return what the client accepts; None where the SDK has to judge the headers of a call, or of an older message."""
+def _read_accept(scope: Scope, call: CallRequest | None) -> frozenset[bytes] | None:
+    """Return the media types that the client accepts.
+
+    None where the SDK has to judge the headers of a call, or of an older message.
+    """
     headers: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _JUDGED and headers.setdefault(name, value) != value:
             if name != b"accept":
                 return None
             headers[name] += b", " + value  # a list, which may come in parts
-    version, accept = headers.get(b"mcp-protocol-version", b""), headers.get(b"accept", b"").lower()
+    version = headers.get(b"mcp-protocol-version")
     if call is None or call.version is None:
         is_routed = version in _OLDER and (call is not None or b"mcp-method" not in headers)
     else:
         names = (version, headers.get(b"mcp-method"), headers.get(b"mcp-name"))
         is_routed = names == (call.version.encode(), METHOD.encode(), call.tool.name.encode())
-    is_json = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == _JSON
-    return accept if is_routed and is_json and any(kind in accept for kind in _TAKES_JSON) else None
+    accept = frozenset(map(_media_type, headers.get(b"accept", b"").split(b",")))
+    is_json = _media_type(headers.get(b"content-type", b"")) == _JSON
+    return accept if is_routed and is_json and accept & _TAKES_JSON else None
+
+
+def _media_type(value: bytes) -> bytes:
+    """Return a media type without its parameters; the SDK does not weigh `q` either."""
+    return value.partition(b";")[0].strip().lower()
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

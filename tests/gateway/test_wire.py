@@ -277,9 +277,13 @@ async def test_calls_that_no_version_knows_are_left_to_the_sdk(calls: ToolCalls,
 
 
 HEADERS: dict[str, list[tuple[str, int]]] = {
-    "content-type": [("", 400), ("text/plain", 400), ("application/json; charset=utf-8", 200)],
-    "accept": [("", 406), ("*/*", 200), ("APPLICATION/JSON;q=0.5", 200), ("text/event-stream", 406)],
-    "mcp-protocol-version": [("1999-01-01", 400)],
+    "content-type": [("", 400), ("text/plain", 400), ("APPLICATION/JSON; charset=UTF-8", 200)],
+    "accept": [
+        *[(accepted, 200) for accepted in ("*/*", "application/*", "text/html, APPLICATION/JSON ;q=0.5")],
+        *[(refused, 406) for refused in ("", "text/event-stream", "application/jsonp, text/event-stream")],
+        ("application/json-seq, x/application/json", 406),
+    ],
+    "mcp-protocol-version": [("1999-01-01", 400), ("", 400)],
     "mcp-session-id": [("x", 200)],
 }
 
