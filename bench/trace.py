@@ -2,9 +2,9 @@
 
 `python -m bench.trace [--show] [--door http|stdio]` runs a gateway and workers in one event loop over embedded servers,
 as their commands do, and calls tools over HTTP with a bearer token and over the socket of `engramq stdio`. Each call is
-made before it is traced. Every function of ours that Python calls until the reply is there counts; comprehensions, the
-MCP SDK, SQL, Lua and other threads do not. The relay process of `engramq stdio` passes bytes through and is not traced.
-`tests/bench/test_trace.py` fails where a call passes more than was reached.
+made on every connection before it is traced. Every function of ours that Python calls until the reply is there
+counts; comprehensions, the MCP SDK, SQL, Lua and other threads do not. The relay of `engramq stdio` passes bytes
+through and is not traced. `tests/bench/test_trace.py` fails where a call passes more than was reached.
 """
 
 import argparse
@@ -15,10 +15,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -33,14 +33,24 @@ from engramq.workers.db.migrate import migrate
 
 ROOT: Final = Path(__file__).resolve().parents[1] / "engramq"
 QUIET_S: Final = 2.0  # what follows a store is over by then
-TIMES: Final = 2  # each call; the one that counts met the least background work
+ENDED_S: Final = 0.1  # a read that was answered has ended by then
+TIMES: Final = 3  # each call; the one that counts met the least background work
+AT_ONCE: Final = 4  # callers before that, so that each session of PostgreSQL has prepared what a call sends
 READY_S: Final = 60.0
 DOORS: Final = ("http", "stdio")
 NO_FUNCTIONS: Final = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>")
 KINDS: Final = (WorkerKind.EMBEDDING, WorkerKind.EDGES, WorkerKind.RECALL)  # the others' sweeps are no part of a call
-TEXTS: Final = ("Ada drinks green tea", "The deploy key is in the vault", "Lions live in Africa", "It rains in May")
+TEXTS: Final = (
+    "Ada drinks green tea", "The deploy key is in the vault", "Lions live in Africa", "It rains in May",
+    "The meeting is on the fifth floor", "Oslo lies by a fjord", "Invoices are due after ten days",
+    "The red bus stops at the mill", "Bread is baked before six",
+)  # fmt: skip
+# Of those who drink: the first few are traced, the others before.
+NAMES: Final = tuple(first + rest for first in "BCDFGHLMN" for rest in ("ella", "irk", "ora", "ute"))[
+    : TIMES + 8 * AT_ONCE
+]
 
-Ask = Callable[..., Awaitable[dict[str, Any]]]
+Ask = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 
 
 class Calls:
@@ -148,30 +158,31 @@ async def over_stdio(socket_path: Path) -> AsyncIterator[Ask]:
     writer.close()
 
 
-async def measure(door: str, ask: Ask, *, show: bool) -> None:
-    """Trace the calls that matter, each of which has been made before."""
+async def measure(door: str, asks: Sequence[Ask], *, show: bool) -> None:
+    """Trace the calls that matter, after each has been made often enough on every connection."""
+    ask = asks[0]
     ids = [(await ask("store_memory", content=f"{text}, says {door}"))["stored"]["id"] for text in TEXTS]
-    triples = [
-        {"source_name": "Ada", "relation": "drinks", "target_name": f"{drink} by {door}"} for drink in ("tea", "milk")
-    ]
-    for triple in triples:
-        await ask("graph_add_edge", **triple)
-    calls: dict[str, list[dict[str, Any]]] = {
-        "store_memory": [{"content": f"{name} drinks coffee, says {door}"} for name in ("Bob", "Cleo", "Dora")],
-        "search_memories": [{"query": f"who drinks {what}?"} for what in ("tea", "what in the morning", "what in May")],
-        "connect": [
-            {"source": ids[0], "target": target, "relation": relation}
-            for target, relation in zip(ids[1:], ("contradicts", "supports", "elaborates"), strict=True)
-        ],
-        "get_edge": [triples[0], triples[1], triples[0]],
+    edge = {"source_name": "Ada", "relation": "drinks", "target_name": f"tea by {door}"}
+    await ask("graph_add_edge", **edge)
+    pairs = list(combinations(ids, 2))
+    calls: dict[str, Callable[[int], dict[str, Any]]] = {
+        "store_memory": lambda number: {"content": f"{NAMES[number]} drinks coffee, says {door}"},
+        "search_memories": lambda number: {"query": f"what does {NAMES[number]} drink in May?"},
+        "connect": lambda number: dict(zip(("source", "target"), pairs[number], strict=True), relation="supports"),
+        "get_edge": lambda _: edge,
     }
-    for tool, (warm, *measured) in calls.items():
-        await ask(tool, **warm)
+    for tool, arguments_of in calls.items():
+        for first in range(TIMES, len(NAMES), len(asks)):
+            async with asyncio.TaskGroup() as group:
+                for number, each in enumerate(asks, first):
+                    group.create_task(each(tool, **arguments_of(number)))
         runs = []
-        for arguments in measured[:TIMES]:
+        for number in range(TIMES):
             await asyncio.sleep(QUIET_S)
+            await ask("get_edge", **edge)  # which meets all that rested meanwhile
+            await asyncio.sleep(ENDED_S)
             with traced() as made:
-                await ask(tool, **arguments)
+                await ask(tool, **arguments_of(number))
             runs.append(made)
         least = min(runs, key=lambda run: len(run.made))
         emit("trace", tool, digits=None, door=door, **least.figures())
@@ -202,8 +213,9 @@ async def trace(servers: Servers, folder: Path, doors: Sequence[str], *, show: b
             "stdio": partial(over_stdio, socket_path),
         }
         for door in doors:
-            async with opened[door]() as ask:
-                await measure(door, ask, show=show)
+            async with AsyncExitStack() as several:
+                asks = [await several.enter_async_context(opened[door]()) for _ in range(AT_ONCE)]
+                await measure(door, asks, show=show)
 
 
 def main() -> None:
