@@ -84,6 +84,16 @@ def shift(unit: str, amount: tuple[int, int], span: Span, *, is_before: bool, is
     return away(unit, base, -most, -least) if is_before else away(unit, base, least, most)
 
 
+def weekday_beside(like: Span, day: Span, *, is_before: bool) -> Span:
+    """Return the last weekday or weekend before a day, or the first after it, of the same kind as another."""
+    days = like.last - like.first
+    if is_before:
+        last = day.first - ((day.first - like.last).days % 7 or 7) * DAY
+        return Span(last - days, last)
+    first = day.last + ((like.first - day.last).days % 7 or 7) * DAY
+    return Span(first, first + days)
+
+
 def _part(span: Span, begin: float, end: float) -> Span:
     days = (span.last - span.first).days + 1
     if span.first == EVER or span.last == NEVER or days < PART_DAYS:

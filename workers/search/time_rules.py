@@ -334,6 +334,7 @@ _NEAR: Final = {
 }
 
 DATES: Final = (_read_month, _read_day, _read_slashed, _read_dotted, _read_month_day, _read_numbered_month)
+OF_WEEKS: Final = (_read_weekday, _read_weekend)
 NUMBERS: Final = (_read_year, _read_quarter, _read_half)
 FIXED: Final = (*DATES, *NUMBERS, _read_week)
 Reader: TypeAlias = Callable[[Match], Spans]

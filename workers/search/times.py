@@ -11,8 +11,17 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from engramq.workers.search.spans import DAY, EVER, NEVER, Span, Spans, Tense, is_year
-from engramq.workers.search.time_parts import LOOKED_BACK, narrow
-from engramq.workers.search.time_rules import COUNTED, DATES, FIXED, NUMBERS, RULES_BY_START, TOKEN, shift
+from engramq.workers.search.time_parts import LOOKED_BACK, narrow, weekday_beside
+from engramq.workers.search.time_rules import (
+    COUNTED,
+    DATES,
+    FIXED,
+    NUMBERS,
+    OF_WEEKS,
+    RULES_BY_START,
+    TOKEN,
+    shift,
+)  # fmt: skip
 from engramq.workers.search.time_words import Match
 
 _BEFORE: Final = re.compile(r"(?:\b(as\s+of|prior\s+to|[a-z]+)\s+)?(?:the\s+)?\Z", re.IGNORECASE)
@@ -23,12 +32,14 @@ _FUTURE: Final = re.compile(
     r"\b(?:will|shall|going\s+to|plan(?:s|ned)?|scheduled?|upcoming|due|have\s+to|need\s+to|next|coming|is|are|by)\b",
     re.IGNORECASE,
 )
-_DIRECTIONS: Final = frozenset(
-    ["as of", "since", "after", "before", "prior to", "until", "till", "by", "between", "from", "and", "to", "through"]
-)
 _DASHES: Final = frozenset("-–—")
 _FROM: Final = frozenset(["between", "from"])
 _TO: Final = frozenset(["and", "to", "until", "till", "through"])
+_SIDES: Final = frozenset(["before", "prior to", "after", "following"])  # of a day, on which another is
+_DIRECTIONS: Final = _FROM | _TO | _SIDES | {"as of", "since", "by"}
+# "The Friday before the release" is none of this week.
+_BESIDE_ELSE: Final = re.compile(r"\s+(?:before|prior\s+to|after|following)\b", re.IGNORECASE)
+_THE: Final = re.compile(r"\bthe\s+\Z", re.IGNORECASE)
 
 
 class Named(NamedTuple):
@@ -41,6 +52,8 @@ class Named(NamedTuple):
     dates: Spans  # as they are spelled out, by month and mostly day
     is_sure: bool  # neither a year nor a quarter alone, which may as well be the name of something
     is_next: bool  # to the time before: nothing else stands between
+    is_of_week: bool  # a weekday or a weekend, which the day after it may choose
+    needs_day: bool  # such a one that something else chooses
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +78,7 @@ def read_times(text: str, today: date | None) -> Times:
     """Return the times that a text names; None for today: those that it needs no calendar for."""
     tense = Tense(_PAST.search(text) is not None, _FUTURE.search(text) is not None)
     tense = tense if tense.past != tense.future else Tense(past=True, future=True)
-    named = list(_find_named(text, today, tense))
+    named = _choose_weekdays(_find_named(text, today, tense), today, tense)
     rest, end = [], 0
     for each in named:
         rest.append(text[end : each.start])
@@ -73,6 +86,21 @@ def read_times(text: str, today: date | None) -> Times:
     dates = tuple(span for each in named for span in each.dates)
     are_sure = any(each.is_sure for each in named)
     return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure)
+
+
+def _choose_weekdays(named: Iterator[Named], today: date | None, tense: Tense) -> list[Named]:
+    """Return times without those that only choose a weekday: "the Friday before Christmas" is one day."""
+    chosen: list[Named] = []
+    for each in named:
+        weekday = chosen[-1] if chosen and each.is_next and each.how in _SIDES and chosen[-1].is_of_week else None
+        if weekday is None:
+            chosen.append(each)
+            continue
+        like, is_before = weekday.spans[0], each.how in {"before", "prior to"}
+        days = [day for span in each.spans for day in (span.around(today, tense) if today else (span,))]
+        spans = tuple(weekday_beside(like, day, is_before=is_before) for day in days)
+        chosen[-1] = weekday._replace(end=each.end, spans=spans, is_of_week=False, needs_day=False)
+    return [each for each in chosen if not (each.needs_day or (each.is_of_week and each.how == "following"))]
 
 
 def _join(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
@@ -113,7 +141,7 @@ def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
                 how = "to" if text[max(end, 0) : start].strip() in _DASHES else word if word in _DIRECTIONS else ""
                 begin = before.start(1) if before and how and how == word else start
                 is_next = end >= 0 and not text[end:begin].strip(" -–—")
-                end = found.end()
+                end, is_of_week = found.end(), read in OF_WEEKS
                 yield Named(
                     begin,
                     end,
@@ -122,6 +150,10 @@ def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
                     read_spans if read in DATES else (),
                     bool(how) or read not in NUMBERS,
                     is_next,
+                    is_of_week,
+                    is_of_week
+                    and _THE.search(text, 0, start) is not None
+                    and _BESIDE_ELSE.match(text, end) is not None,
                 )
                 break
 
