@@ -1,6 +1,7 @@
 """The page in other languages: every text has its own, and the reader's choice counts before the browser's."""
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Final, get_args, get_type_hints
 
@@ -119,6 +120,15 @@ def test_each_reason_of_a_reader_of_uploads_is_declared() -> None:
     }
     assert len(said) > 20
     assert said - made_of_others - set(REASONS) == set()
+
+
+def test_each_reason_that_is_declared_for_files_is_said() -> None:
+    trees = [ast.parse(file.read_text()) for file in (ROOT / "deploy" / "importing").glob("*.py")]
+    texts = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    said = "\0".join(text for text in texts if isinstance(text, str))
+    of_files, _, _ = (HERE / "reasons.txt").read_text("utf-8").partition("\n# of a field")
+    parts = {part for line in of_files.splitlines()[1:] for part in re.split(r"\{\}|(?= --)|(?<=bytes)", line)}
+    assert {part for part in parts if part not in said} == set()
 
 
 @pytest.mark.parametrize(
