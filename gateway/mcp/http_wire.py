@@ -1,4 +1,4 @@
-"""Serve MCP over HTTP: calls by wire.py, a client's introduction and lists by listing.py.
+"""Serve MCP over HTTP: calls by wire.py, a client's introduction and lists by introduction.py.
 
 Everything else is answered by the SDK's application, which is loaded for the first client that needs it.
 """
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup, TaskStatus
 from starlette.responses import Response
@@ -17,7 +18,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from engramq.gateway.identity.authorization import CALLER
 from engramq.gateway.late import Late
-from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS, Introduction, Profile
+from engramq.gateway.mcp.introduction import HANDSHAKE_VERSIONS, Introduction
+from engramq.gateway.mcp.listing import Profile
 from engramq.gateway.mcp.wire import (
     INVALID_REQUEST,
     METHOD,
@@ -107,7 +109,7 @@ class HttpWire:
 
     def _introduce(self, message: dict[str, Any], scope: Scope) -> Response | None:
         """Return the response to what a client asks before it calls, None where the SDK has to answer."""
-        if self._profile is None or _read_accept(scope, None) is None:
+        if self._profile is None or not _is_plain(message) or _read_accept(scope, None) is None:
             return None
         if is_notification(message):  # of nothing: no state is kept
             return Response(None, 202, None, "application/json")
@@ -163,6 +165,15 @@ def _read_accept(scope: Scope, call: CallRequest | None) -> frozenset[bytes] | N
 def _media_type(value: bytes) -> bytes:
     """Return a media type without its parameters; the SDK does not weigh `q` either."""
     return value.partition(b";")[0].strip().lower()
+
+
+def _is_plain(message: dict[str, Any]) -> bool:
+    """Say whether a message has no half of a surrogate pair, which the SDK takes for no JSON, and no huge number."""
+    try:
+        msgspec.json.encode(message)
+    except (UnicodeEncodeError, OverflowError):
+        return False
+    return True
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -1,4 +1,4 @@
-"""Serve MCP in lines of JSON-RPC on a stream: calls by wire.py, a client's introduction and lists by listing.py.
+"""Serve MCP in lines of JSON-RPC on a stream: calls by wire.py, a client's introduction and lists by introduction.py.
 
 Everything else is answered by the SDK's server, which is loaded for the first client that needs it.
 """
@@ -17,7 +17,8 @@ from anyio import CancelScope, to_thread
 from anyio.abc import TaskGroup
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.listing import Introduction, Profile
+from engramq.gateway.mcp.introduction import Introduction
+from engramq.gateway.mcp.listing import Profile
 from engramq.gateway.mcp.wire import (
     INVALID_REQUEST,
     PARSE_ERROR,

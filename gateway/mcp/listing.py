@@ -1,8 +1,4 @@
-"""The introduction, tools, resources and prompts that a client is shown, without the MCP SDK.
-
-Plain dicts, as they are sent in both eras. `Introduction` answers what every client asks at its start, since the SDK
-takes 28 MB and most of the CPU of a gateway's start; what else a client asks is the SDK's (server.py).
-"""
+"""The instructions, tools, resources and prompts that a client is shown, as plain dicts: the same in both eras."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -254,53 +250,3 @@ def _readable(resources: tuple[tuple[str, str, str, str], ...], address: str, pr
         for uri, name, title, description in resources
         if (reading := resource_call(uri)) is not None and may_call(TOOLS[reading.tool], principal)
     ]
-
-
-# The versions that begin with `initialize`, oldest first, and what a server with our handlers can do in them.
-HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-_CAPABILITIES: Final = {
-    "prompts": {"listChanged": False},
-    "resources": {"subscribe": False, "listChanged": False},
-    "tools": {"listChanged": False},
-}
-PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"  # in the _meta of every newer request
-
-
-class Introduction:
-    """The messages that a client sends before it calls: `initialize`, then lists, none of them unusual."""
-
-    def __init__(self, profile: Profile, principal: Principal, version: str = "") -> None:
-        """`version`: the protocol's, once the client has introduced itself."""
-        self._profile = profile
-        self._principal = principal
-        self.version = version
-
-    def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result of a request, None where the SDK has to answer."""
-        method, params = message.get("method"), message.get("params", {})
-        if message.get("jsonrpc") != "2.0" or not isinstance(params, dict):
-            return None
-        meta = params.get("_meta", {})
-        if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY in meta:
-            return None
-        if method == "initialize":
-            return self._introduce(params)
-        if not self.version or params.keys() - {"_meta"}:
-            return None
-        if method == "ping":
-            return {}
-        return list_for(method, self._profile, self._principal) if method in LISTS else None
-
-    def _introduce(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        asked, capabilities, client = map(params.get, ("protocolVersion", "capabilities", "clientInfo"))
-        if self.version or not isinstance(capabilities, dict) or not isinstance(client, dict):
-            return None
-        if not all(isinstance(text, str) for text in (asked, client.get("name"), client.get("version"))):
-            return None
-        self.version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-        return {
-            "protocolVersion": self.version,
-            "capabilities": _CAPABILITIES,
-            "serverInfo": SERVER_INFO,
-            "instructions": instructions_for(self._profile, self._principal),
-        }

@@ -12,7 +12,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from engramq.gateway import web
 from engramq.gateway.identity.authorization import Caller, local_caller, untrusted_caller
-from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS, Introduction, profile_of
+from engramq.gateway.mcp.introduction import HANDSHAKE_VERSIONS, Introduction
+from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.server import SdkStream
 from engramq.gateway.mcp.wire import MODERN_VERSIONS, Refusal
 from engramq.gateway.run import Gateway
@@ -30,11 +31,38 @@ LEFT_TO_THE_SDK: Final[dict[str, dict[str, Any]]] = {
     "reading": {"method": "resources/read", "params": {"uri": "engramq://guide"}},
     "a method that nobody has": {"method": "tools/lists"},
 }
+# What a client that introduces itself may say of itself, and what the SDK refuses in its own words.
+SELF_DESCRIPTIONS: Final[list[dict[str, Any]]] = [
+    {"capabilities": {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {"form": {}}, "other": 5}},
+    {"capabilities": {"experimental": {"a": {"b": 1}}, "extensions": {"a": {}}}},
+    {"clientInfo": {**CLIENT, "title": "T", "websiteUrl": "u", "icons": [{"src": "s", "sizes": ["any"]}], "other": 5}},
+]
+MALFORMED: Final[list[dict[str, Any]]] = [
+    *[{"capabilities": {"roots": roots}} for roots in (5, {"listChanged": "x"})],
+    *[{"capabilities": {name: {"a": 5}}} for name in ("experimental", "extensions")],
+    {"capabilities": {"tasks": 5}},
+    *[{"clientInfo": {**CLIENT, **wrong}} for wrong in ({"title": 5}, {"icons": "x"}, {"icons": [{"src": 5}]})],
+]
+HALF: Final = "\ud800"  # of a surrogate pair
+TOKENS: Final[list[Any]] = [[], {}, 1.5, None]  # which are none
 
 
 def introduction(version: object, **changes: Any) -> dict[str, Any]:
     params = {"protocolVersion": version, "capabilities": {"roots": {}}, "clientInfo": CLIENT, **changes}
     return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+
+
+def malformed_messages() -> list[dict[str, Any]]:
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    metas = [{"_meta": {"progressToken": token}} for token in TOKENS]
+    return [
+        *[introduction(VERSIONS[0], **wrong) for wrong in (*MALFORMED, *metas)],
+        *[{**ping, "method": method, "params": wrong} for method in ("ping", *LISTS) for wrong in metas],
+        *[{**ping, **wrong} for wrong in ({"id": HALF}, {"params": {"_meta": {"a": HALF}}})],
+        *[{**begun, "error": {"code": 1, "message": "x"}} for begun in (ping, told)],
+        {**told, "params": {"_meta": {"a": HALF}}},
+    ]
 
 
 async def answers_of_the_sdk(service: Service, profile: str, caller: Caller, *messages: Any) -> list[Any]:
@@ -89,10 +117,17 @@ async def test_over_http_they_are_those_of_the_sdk_too(
     lists = [{"jsonrpc": "2.0", "id": number, "method": method} for number, method in enumerate((*LISTS, "ping"))]
     told = [{"jsonrpc": "2.0", "method": f"notifications/{name}"} for name in ("initialized", "cancelled", "nothing")]
     messages = [introduction(named) for named in VERSIONS] + lists + told
+    messages += [introduction(VERSIONS[0], **said) for said in SELF_DESCRIPTIONS]
     usual = headers_of(version, "")
     left_to_the_sdk = [*usual, ("mcp-method", "of the newer version")]
     async with running(gateway.web().server().config.app) as app:
         theirs = [await exchange(app, left_to_the_sdk, encoded(message)) for message in messages]
+        for message in malformed_messages():
+            escaped = json.dumps(message).encode()
+            (status, _), refused = await exchange(app, left_to_the_sdk, escaped)
+            (my_status, _), mine = await exchange(app, usual, escaped)
+            assert (my_status, json.loads(mine or b"0")) == (status, json.loads(refused or b"0")), message
+            assert status != 200 or json.loads(refused)["error"]["code"] == -32602, message
     monkeypatch.setattr(web, "_sdk_app", pytest.fail)
     async with running(gateway.web().server().config.app) as app:
         for message, ((status, headers), body) in zip(messages, theirs, strict=True):
