@@ -45,6 +45,15 @@ _TOKEN: Final = re.compile(
 )
 
 
+# Who was where, in the words in which people say so: "I have never been to Japan", "We went to Japan in May".
+_VISIT: Final = re.compile(
+    r"\b(\w+)(?:['\u2019](?:ve|s))? (?:(?:have|has|haven['\u2019]t|hasn['\u2019]t|never|also|just|already|once) )*"
+    r"(?:(?:been|gone|went|flew|travell?ed|moved) to|(?:been|was|were|stayed|lived) in|visited"
+    r"|(?:been|gone|went)(?= \w+ing\b)) (?:(?:the|an?) )?(\w+)",
+    re.IGNORECASE,
+)
+
+
 class _Word(NamedTuple):
     """A word that says something: what it is compared by, its kind, where it stands, and the token before it."""
 
@@ -193,6 +202,7 @@ def _statement(sentence: str, part: str) -> Statement:
         tokens.add(plain)
         if kind == "not":
             negations, not_at = negations + 1, len(words)
+            tokens.add(f"{before} {plain}")
             if plain == "never" or (negations == 1 and plain.startswith("haven")):
                 never_at = len(words)
         elif key and (plain not in lists.PARTICLES or before in lists.COPULA):
@@ -395,9 +405,16 @@ def _find_denied(first: Statement, other: Statement) -> tuple[int, int] | None:
     needed = {word.key for word in denied if word.kind == "name"}
     if not first.is_of_self:
         needed.update(word.key for word in first.words[: first.never_at])
-    if len(shared) < max(2, enough * len(set(keys))) or not needed <= other.about or shared.isdisjoint(other.keys):
+    are_enough = len(shared) >= max(2, enough * len(set(keys))) or _visits(first) & _visits(other)
+    if not are_enough or not needed <= other.about or shared.isdisjoint(other.keys):
         return None
     return first.words[0].start, next(word.start for word in other.words if word.key in shared)
+
+
+def _visits(statement: Statement) -> set[tuple[str, str]]:
+    """Return who it says, or denies, to have been where, by the keys of its words."""
+    found = [(who.lower(), _stem(where.lower())) for who, where in _VISIT.findall(statement.sentence)]
+    return {("i" if who == "we" else who, where) for who, where in found if where in statement.keys}
 
 
 def _quote(sentence: str, place: int) -> str:

@@ -21,7 +21,7 @@ EMPTY: Final = set_of(
 NOT: Final = set_of("not never no none nobody nothing neither nor cannot without")
 UNREAL: Final = set_of(
     "if unless except whether either maybe perhaps would could should might wish hope want plan worried wondering here"
-)
+) | {"had never"}  # until then
 NUMBERS: Final = {
     word: str(number)
     for words in (

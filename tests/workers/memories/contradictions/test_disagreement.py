@@ -140,3 +140,41 @@ def test_of_many_texts_only_few_pairs_are_compared_and_all_that_disagree() -> No
     assert apart
     assert apart <= compared
     assert len(compared) < 0.005 * len(texts) ** 2 / 2
+
+
+@pytest.mark.promise("PR-7")
+@pytest.mark.parametrize(
+    ("never", "visit"),
+    [
+        ("I have never been to Japan.", "I went to Japan in May."),
+        ("I've never been to Japan.", "I was in Japan last spring."),
+        ("I have never been to Japan.", "We visited Japan in 2024."),
+        ("I have never visited Japan.", "I went to Japan in May."),
+        ("I haven't been to Oslo.", "I went to Oslo in June."),
+        ("I have never been to the opera.", "I went to the opera on Friday."),
+        ("I have never been skiing.", "I went skiing in Tyrol."),
+        ("The van has never been to Berlin.", "The van was in Berlin on Friday."),
+    ],
+)
+def test_who_was_never_somewhere_is_denied_by_a_visit_in_other_words(never: str, visit: str) -> None:
+    assert disagreement(never, visit) == Pieces(never.rstrip("."), visit.rstrip("."))
+    assert disagreement(visit, never) == Pieces(visit.rstrip("."), never.rstrip("."))
+
+
+@pytest.mark.parametrize(
+    ("never", "other"),
+    [
+        ("I have never been to Japan.", "I want to go to Japan in May."),
+        ("I have never been to Japan.", "I went to Jamaica in May."),
+        ("I have never been to Japan.", "My parents were in Japan in May."),
+        ("I have never been to Japan.", "I was told that Japan is expensive."),
+        ("I have never been to Japan.", "I went to a talk on Japan."),
+        ("I have never been to South Korea.", "I went to South Africa."),
+        ("Marta has never been to Rome.", "Jonas went to Rome in May."),
+        ("I had never been to Japan before May.", "I went to Japan in May."),
+        ("I had never been to Japan before May.", "I have been to Japan in May."),
+    ],
+)
+def test_no_visit_of_others_or_elsewhere_or_to_come_denies_that_one_was_never_there(never: str, other: str) -> None:
+    assert disagreement(never, other) is None
+    assert disagreement(other, never) is None
