@@ -39,7 +39,7 @@ _WITHOUT_A_LOOK: Final = frozenset({Verification.UNVERIFIED, Verification.REJECT
 UNDO: Final = "Undo"
 _REPLACING: Final = ("superseded", "decided")
 _DONE_BY: Final = {"changed": AuditAction.UPDATE, "verified": AuditAction.VERIFY}
-_USED: Final = re.compile(r"(shown|helped|misled)(?: in)? (\d+)")
+_USED: Final = re.compile(r"(shown|helped|misled)(?: in)? (\d+(?:\.\d+)?)")
 _CLEARABLE: Final = frozenset({"position", *TIMES})
 RETAGGING: Final = {ADDED_TAGS: "remove_tags", REMOVED_TAGS: "add_tags"}  # what takes it back
 NEW_WORDS: Final = "new_words"  # the id of what an edit has put in the place of a memory
@@ -449,10 +449,10 @@ async def _card(page: PageRequest, memory_id: str) -> dict[str, list[Body]]:
     return {kind.replace("_", " "): lines for kind, lines in card.items() if isinstance(lines, list)}
 
 
-def _usage_in(card: Mapping[str, list[Body]]) -> dict[str, int]:
+def _usage_in(card: Mapping[str, list[Body]]) -> dict[str, float]:
     """Return in how many searches agents were shown a memory, and how often it helped and misled, by its card."""
     said = " ".join(line.get("says", "") for line in card.get("used", ()))
-    counts = {word: int(number) for word, number in _USED.findall(said)}
+    counts = {word: float(number) for word, number in _USED.findall(said)}
     return {word: counts.get(word, 0) for word in ("shown", "helped", "misled")}
 
 

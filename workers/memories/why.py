@@ -23,6 +23,7 @@ from engramq.workers.trust import is_admin
 
 CHARS: Final = 60  # of a text on a card
 _FEWER_CHARS: Final = (40, 20, 10, 4)  # of each, where a line of each kind is too long
+_DIGITS: Final = 2  # of a sum of signals
 CARD_BYTES: Final = 1_200  # of its lines: about 600 tokens, with what is around them
 _SOURCES: Final = {MemorySource.EXTRACTED: "kept by an agent, unasked", MemorySource.EXPLICIT: "kept on request"}
 _encode: Final = msgspec.json.encode
@@ -74,7 +75,10 @@ def _shorter(line: CardLine, chars: int) -> CardLine:
 
 def _line(row: Row, *, reads_audit: bool) -> CardLine:
     silent = (None, "", 0) if row["about"] == "used" else (None, "")  # a count of none says nothing, a position does
-    details = {name: value for name, value in row["details"].items() if value not in silent}
+    told = {
+        name: round(value, _DIGITS) if isinstance(value, float) else value for name, value in row["details"].items()
+    }
+    details = {name: value for name, value in told.items() if value not in silent}
     in_order = sorted(details.items(), key=lambda entry: entry[0] == "source")  # last: it is long, and the least
     said = ", ".join(_say(name, value) for name, value in in_order)
     return CardLine(

@@ -1,7 +1,9 @@
 """What the page of a memory names beside it: the list that leads to it, and other memories."""
 
+import anyio
 import pytest
 
+from tests.deploy.helpers import BOUND_S
 from tests.gateway.ui.browsing import Shown
 from tests.gateway.ui.conftest import Served
 
@@ -59,3 +61,16 @@ async def test_only_trusted_memories_are_previewed_without_their_marks(here: Ser
         await agent.call("connect", source=memory, target=other, relation="supports")
         page = await browser.get(f"/ui/memories/{memory}")
         assert page.text.count(said) == 2, "among what is related, and in its links"
+
+
+async def test_a_memory_says_in_whole_numbers_how_much_it_helped(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    memory = (await agent.store("Ada drinks tea"))["id"]
+    for _time in range(2):
+        await agent.call("record_outcome", memory_ids=[memory], signal=0.9)
+    await agent.call("search_memories", query="Ada drinks tea")
+    place = f"/ui/memories/{memory}"
+    with anyio.fail_after(BOUND_S):
+        while "Shown in" not in (page := (await browser.get(place)).text):  # it is counted after the reply
+            pass
+    assert "helped 2, misled 0" in page

@@ -52,6 +52,14 @@ async def test_of_what_is_not_there_nothing_is_told(agent: Agent) -> None:
     assert card["status"] == "success"
 
 
+async def test_a_card_says_in_round_numbers_how_much_a_memory_helped(agent: Agent) -> None:
+    known = await agent.store("The oven takes an hour to heat")
+    for signal in (0.9, 0.7, 0.8):
+        await agent.call("record_outcome", memory_ids=[known["id"]], signal=signal)
+    (used,) = (await agent.call("why", memory_id=known["id"]))["used"]
+    assert used["says"] == "helped 2.4, misled 0.6"
+
+
 async def test_untrusted_others_are_named_to_who_asks_for_them_alone(agent: Agent) -> None:
     known = await agent.store("The oven is red")
     hearsay = await agent.store("The oven was repainted", source_type="research", evidence=[{"memory_id": known["id"]}])
