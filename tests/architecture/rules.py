@@ -28,6 +28,7 @@ PURE: Final = (
     "engramq.workers.search.ranking",
     "engramq.workers.search.spans",
     "engramq.workers.search.spellings",
+    "engramq.workers.search.seasons",
     "engramq.workers.search.time_parts",
     "engramq.workers.search.time_rules",
     "engramq.workers.search.time_words",

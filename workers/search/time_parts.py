@@ -1,7 +1,4 @@
-"""Parts of times, and times counted from others: early May, the week of the 9th, two days before Friday. Pure; English.
-
-Seasons are those of the north, by whole months.
-"""
+"""Parts of times, and times counted from others: early May, the week of the 9th, a day before Friday. Pure; English."""
 
 import re
 from datetime import date
@@ -17,8 +14,6 @@ from engramq.workers.search.spans import (
     Spans,
     Tense,
     away,
-    month_after,
-    months_of,
 )
 
 PART_DAYS: Final = 28  # a shorter time has no early or late part
@@ -41,12 +36,6 @@ _COUNTED: Final = (
     r"\b(?P<the>the\s+)?(?:{many}\s+)?{unit}s?\s+(?P<side>before|after|following|prior\s+to)\s+(?:the\s+)?\Z"
 )
 LOOKED_BACK: Final = 48  # characters before a time
-SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first month of each
-HOLIDAYS: Final = {
-    "christmas": ((12, 24), (12, 26)), "christmas eve": ((12, 24),) * 2, "christmas day": ((12, 25),) * 2,
-    "boxing day": ((12, 26),) * 2, "new year's eve": ((12, 31),) * 2, "new year's day": ((1, 1),) * 2,
-    "halloween": ((10, 31),) * 2, "valentine's day": ((2, 14),) * 2,
-}  # fmt: skip
 
 
 def counted_pattern(many: str, unit: str) -> re.Pattern[str]:
@@ -100,26 +89,6 @@ def _part(span: Span, begin: float, end: float) -> Span:
         return span
     first, last = span.first + round(days * begin) * DAY, span.first + (round(days * end) - 1) * DAY
     return Span(first, last, span.every_year)
-
-
-def season_of(name: str, year: int | None) -> Spans:
-    """Return a season of a year or of every; a winter of a year is the one that ends in it and the one that begins."""
-    month = SEASONS[name]
-    if month < 12:
-        return months_of(year, month, 3)
-    return (*months_of(year, 1, 2), *months_of(year, month, 3 if year else 1))
-
-
-def season_beside(name: str, today: date, which: str) -> Spans:
-    """Return the last season of a name, the next, or the one of this year."""
-    firsts = [date(today.year + add, SEASONS[name], 1) for add in (-2, -1, 0, 1)]
-    all_years = [Span(first, month_after(first, 3) - DAY) for first in firsts]
-    if which in {"last", "past", "previous"}:
-        return (max((span for span in all_years if span.last < today), key=lambda span: span.first),)
-    if which in {"next", "coming", "upcoming"}:
-        return (min((span for span in all_years if span.first > today), key=lambda span: span.first),)
-    now = [span for span in all_years if span.holds(today)]
-    return (now[0] if now else all_years[2],)
 
 
 def nth_of(month: Span, number: int, what: str, weekday: int | None) -> Spans:

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Final, TypeAlias
 
 from engramq.workers.search import spans, time_parts
+from engramq.workers.search.seasons import SEASONS, read_holiday, read_season, read_seasons_ago
 from engramq.workers.search.spans import DAY, LONG, MONTHS, WEEKDAYS, Span, Spans, Tense, by_tense, month_after, period
 from engramq.workers.search.time_words import (
     COUNTS,
@@ -17,6 +18,7 @@ from engramq.workers.search.time_words import (
     MANY,
     MONTH,
     MONTH_NAME,
+    NO_NOUN,
     ORDINALS,
     UNIT,
     WEEKDAY,
@@ -35,7 +37,6 @@ _BEFORE_DATES: Final = "on since until till before after by in during from betwe
 _DATING: Final = frozenset(_BEFORE_DATES.split())
 _EARLY: Final = "in since until till during last this next early mid late of"
 _BEFORE_MONTHS: Final = frozenset(_EARLY.split())
-_BEFORE_SEASONS: Final = frozenset(("in", "during", "over", "since", "until", "before", "after", "by", "early", "late"))
 _OF_THIS: Final = re.compile(
     r"\b(?:by|until|till|before|at|since|the)\s+(?:the\s+)?(?:end|beginning|start|middle)\s+of\s+(?:the\s+)?\Z",
     re.IGNORECASE,
@@ -49,10 +50,6 @@ _DOING: Final = frozenset(("do", "did", "done", "happened", "happening", "happen
 # What follows "May" where that is a verb.
 _VERB: Final = re.compile(r"\s+(?:I|we|you|they|he|she|it|be|have|not|also|the|this|that)\b", re.IGNORECASE)
 _NUMBERED: Final = re.compile(r"\d(?:st|nd|rd|th)?\s+(?:of\s+)?\Z", re.IGNORECASE)
-_NO_NOUN: Final = re.compile(
-    r"\s*(?:\Z|[?!,;:)]|\.(?!\d)|(?:and|or|to|until|at|in|with|did|do|was|were|is|are|I|we|you|they|he|she|what)\b)",
-    re.IGNORECASE,
-)
 
 
 def shift(found: re.Match[str], days: Spans, asked_on: date, tense: Tense) -> Spans:
@@ -178,27 +175,6 @@ def _read_part_of_this(match: Match) -> Spans:
     return (period(read_unit(match), match.asked_on, 0),) if is_part else ()
 
 
-def _read_season(match: Match) -> Spans:
-    """Read last summer, winter 2025, in autumn; a fall alone is a verb, and Spring a name."""
-    name, which, year = match["season"].lower(), match["which"].lower(), match.year
-    if which:
-        return time_parts.season_beside(name, match.asked_on, which)
-    if year is None and (match.before not in _BEFORE_SEASONS or name == "fall" or not match["season"].islower()):
-        return ()
-    return time_parts.season_of(name, year)
-
-
-def _read_holiday(match: Match) -> Spans:
-    """Read Christmas, New Year's Eve 2025, last Halloween; a Christmas party is none."""
-    name, which = re.sub(r"\s+", " ", match["holiday"].lower().replace("\u2019", "'")), match["which"].lower()
-    if match.year is None and not _NO_NOUN.match(match.after):
-        return ()
-    (month, day), (_, last) = time_parts.HOLIDAYS[name]
-    found = spans.days_of(match.year, month, day, last)
-    tenses = {"last": Tense(past=True, future=False), "next": Tense(past=False, future=True)}
-    return found if which not in tenses else found[0].around(match.asked_on, tenses[which])
-
-
 def _read_nth(match: Match) -> Spans:
     """Read the first Monday of October, the last day of March 2025, the second week of last month."""
     today, which = match.asked_on, match["which"].lower()
@@ -307,7 +283,7 @@ def _read_weekdays_ago(match: Match) -> Spans:
 def _read_day_of_month(match: Match) -> Spans:
     """Read "the 20th": of this month or of the one before or after, as the tense wants; the 20th floor is none."""
     today, day = match.asked_on, match.number("day")
-    if not 1 <= day <= 31 or not _NO_NOUN.match(match.after):
+    if not 1 <= day <= 31 or not NO_NOUN.match(match.after):
         return ()
     which = match["which"].lower()
     ahead = [{"last": -1, "next": 1}.get(which, 0)] if which else range(-2, 3)
@@ -399,17 +375,18 @@ _RULES: Final = (
     ("weekend", r"weekend\b", _read_weekend),
     ("week month quarter year", r"(?P<unit>week|month|quarter|year)\b", _read_part_of_this),
     (
-        f"{_SIDES} {' '.join(time_parts.SEASONS)}",
-        rf"(?:{_WHICH_UNIT}\s+)?(?P<season>{'|'.join(time_parts.SEASONS)})\b(?:\s+(?:of\s+)?{YEAR})?",
-        _read_season,
+        f"{_SIDES} {' '.join(SEASONS)}",
+        rf"(?:{_WHICH_UNIT}\s+)?(?P<season>{'|'.join(SEASONS)})\b(?:\s+(?:of\s+)?{YEAR})?",
+        read_season,
     ),
-    ("last this next christmas boxing halloween new valentine", rf"{_HOLIDAYS}{_OPTIONAL_YEAR}", _read_holiday),
+    ("last this next christmas boxing halloween new valentine", rf"{_HOLIDAYS}{_OPTIONAL_YEAR}", read_holiday),
     (
         f"half {_NUMBER_WORDS}",
         rf"(?:{_HALF_AGO}|{_SO_MANY})\s+(?:ago|back)\b(?:\s+(?:on\s+)?(?P<on>{_ON_DAY})\b)?",
         _read_ago,
     ),
     (_NUMBER_WORDS, rf"{MANY}\s+{WEEKDAY}\s+(?:ago|back)\b", _read_weekdays_ago),
+    (_NUMBER_WORDS, rf"{MANY}\s+(?P<season>{'|'.join(SEASONS)})s\s+(?:ago|back)\b", read_seasons_ago),
     ("in", rf"in\s+{MANY}\s+{UNIT}s?\b", _read_ahead),
     (_NUMBER_WORDS, rf"{MANY}\s+{UNIT}s?\s+from\s+now\b", _read_ahead),
     (

@@ -29,6 +29,16 @@ AMOUNTS: Final = {word: (count, count) for word, count in COUNTS.items()} | {
     "a": (1, 1), "an": (1, 1), "couple": (2, 3), "few": (2, 5), "several": (3, 7),
 }  # fmt: skip
 MANY: Final = rf"(?:(?:a\s+|the\s+)?(?P<many>\d{{1,4}}|couple|few|several|{'|'.join(COUNTS)})(?:\s+of)?|(?P<one>an?))"
+_GOES_ON: Final = (
+    r"\s*(?:\Z|[?!,;:)]|\.(?!\d)|(?:and|or|to|until|at|in|with|did|do|was|were|I|we|you|they|he|she|what%s)\b)"
+)
+# After a time that is no part of a name: no noun follows.
+NO_NOUN: Final = re.compile(_GOES_ON % "|is|are", re.IGNORECASE)
+# The same after words that are less often numbers; "this spring is under tension" is none.
+GOES_ON: Final = re.compile(
+    _GOES_ON % "|when|while|for|on|about|because|how|where|who|why|my|our|but|so|before|prior|after|since|have|had|has",
+    re.IGNORECASE,
+)
 ORDINALS: Final = ("first", "second", "third", "fourth")
 
 
