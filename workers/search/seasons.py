@@ -21,7 +21,6 @@ _DURING: Final = frozenset(("in", "during", "over", "since"))
 _PARTS: Final = frozenset(("early", "late"))
 _BEFORE_FALL: Final = _DURING | _PARTS | {"by"}  # until the fall, before and after it: of somebody
 _BEFORE_SEASONS: Final = _BEFORE_FALL | {"until", "before", "after"}
-_THE: Final = re.compile(r"\bthe\s+\Z", re.IGNORECASE)
 _AHEAD: Final = re.compile(r"\b(?:will|shall|must|plan(?:s|ned)?|scheduled?|due|going\s+to)\b", re.IGNORECASE)
 _OURS: Final = re.compile(r"\b(?:I|we)\b", re.IGNORECASE)
 _COUNTED_MOST: Final = 100  # years back
@@ -34,10 +33,9 @@ def read_season(match: Match) -> Spans:
         return _season_of(name, year)
     if not GOES_ON.match(match.after):
         return ()
-    has_article = _THE.search(match.found.string, 0, match.found.start()) is not None
     if which:  # "the last fall" is one from a ladder
-        return () if name == "fall" and has_article else (_season_beside(name, match.asked_on, which),)
-    if not _is_time(match, name, has_article=has_article):
+        return () if name == "fall" and match.has_article else (_season_beside(name, match.asked_on, which),)
+    if not _is_time(match, name):
         return ()
     if name != "winter" or match.before in {"in", "during", "over", "since"}:
         return _season_of(name, None)
@@ -48,12 +46,12 @@ def read_season(match: Match) -> Spans:
     return (_season_beside(name, match.asked_on, "last" if match.before == "after" else "this"),)
 
 
-def _is_time(match: Match, name: str, *, has_article: bool) -> bool:
+def _is_time(match: Match, name: str) -> bool:
     """Say whether the words before the name of a season make it a time, for which Spring needs a tense too."""
     before, is_small = match.before, match["season"].islower()
     if before not in (_BEFORE_FALL if name == "fall" else _BEFORE_SEASONS) or not (is_small or before in _DURING):
         return False
-    if name != "spring" or has_article or before in _PARTS:
+    if name != "spring" or match.has_article or before in _PARTS:
         return True
     text = match.found.string
     is_bare = len(text.split()) <= 2

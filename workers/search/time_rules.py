@@ -15,6 +15,7 @@ from engramq.workers.search.spans import DAY, LONG, MONTHS, WEEKDAYS, Span, Span
 from engramq.workers.search.time_words import (
     COUNTS,
     DAY_NUMBER,
+    GOES_ON,
     MANY,
     MONTH,
     MONTH_NAME,
@@ -49,6 +50,22 @@ _DAY_FOLLOWS: Final = re.compile(
 _DOING: Final = frozenset(("do", "did", "done", "happened", "happening", "happens", "happen"))
 # What follows "May" where that is a verb.
 _VERB: Final = re.compile(r"\s+(?:I|we|you|they|he|she|it|be|have|not|also|the|this|that)\b", re.IGNORECASE)
+_VERBS: Final = frozenset(("may", "march", "mar"))
+_WHO_IS: Final = re.compile(r"\bwho(?:\s+is|\s+was|['\u2019]s)\s+\Z", re.IGNORECASE)
+_OF_YEAR: Final = re.compile(r"\s+of\s+(?:the|this|last|next)\s+year\b", re.IGNORECASE)
+_OF: Final = re.compile(r"\s+of\b", re.IGNORECASE)
+_TO_MONTH: Final = re.compile(rf"\s*(?:to|until|through|and|-|–)\s*{MONTH_NAME}", re.IGNORECASE)
+_FROM_DAY: Final = re.compile(rf"\b{MONTH_NAME}\s+\d\d?(?:st|nd|rd|th)?\s*(?:to|until|through|-|–)\s*\Z", re.IGNORECASE)
+# Days that some months lack, and what stands before a year that is of such a day.
+_LAST_DAYS: Final = re.compile(r"\s+(?:the\s+)?(?:29|3[01])(?:st|th)?\b(?![.:]\d|%)", re.IGNORECASE)
+_MONTH_BEFORE: Final = re.compile(
+    rf"\b{MONTH_NAME}(?:\s+(?:the\s+)?\d\d?(?:st|nd|rd|th)?)?,?\s*(?:of\s+|in\s+)?\Z", re.IGNORECASE
+)
+# "Black Friday" is another day each year, as Easter is.
+_NAMED_DAYS: Final = frozenset(
+    ("black", "good", "cyber", "easter", "ash", "palm", "holy", "maundy", "shrove", "fat", "super", "whit", "casual")
+)
+_NIGHT: Final = re.compile(r"\s+(?:night|evening|morning|afternoon)\b", re.IGNORECASE)
 _NUMBERED: Final = re.compile(r"\d(?:st|nd|rd|th)?\s+(?:of\s+)?\Z", re.IGNORECASE)
 
 
@@ -76,43 +93,62 @@ def _read_day(match: Match) -> Spans:
 def _read_slashed(match: Match) -> Spans:
     """Read 11/23 and 11/23/2026; 3/4/2026 is both a day in March and one in April."""
     one, other, year = match.number("m"), match.number("d"), match.year
-    if year is None and not (match.before in _DATING | _DOING or match.is_whole):
-        return ()
+    if year is None and (not _is_dated(match, _DATING | _DOING - {"in"}) or _OF.match(match.after)):
+        return ()  # 3/4 of users
     return (*spans.days_of(year, one, other), *(spans.days_of(year, other, one) if one != other else ()))
 
 
 def _read_dotted(match: Match) -> Spans:
     """Read 23.11. in a sentence that goes on, or after "on"; 3.11 is a version."""
-    return (
-        spans.days_of(None, match.number("m"), match.number("d")) if match.before in _DATING or match.is_whole else ()
-    )
+    return spans.days_of(None, match.number("m"), match.number("d")) if _is_dated(match, _DATING) else ()
+
+
+def _is_dated(match: Match, words: frozenset[str]) -> bool:
+    """Say whether one of these words before two numbers makes them a date; "the ratio of 3/4" is none."""
+    if match.before == "of" and max(match.number("m"), match.number("d")) <= 12:
+        return False
+    return match.before in words or match.is_whole
 
 
 def _read_month_day(match: Match) -> Spans:
     month, day, year = read_month(match), match.number("day"), match.year
-    sure = match["th"] or year or match.before in _DATING or match["month"][:1].isupper()
-    return spans.days_of(year, month, day, match.number("through") or None) if sure else ()
+    is_sure = bool(match["th"] or year) or match.before in _DATING or match["month"][:1].isupper()
+    if not is_sure:  # "dec 30 to jan 2", but not "may 5 people come"
+        text, start = match.found.string, match.found.start()
+        is_range = _TO_MONTH.match(match.after) or _FROM_DAY.search(text, max(0, start - 24), start)
+        is_no_verb = match["month"].lower() not in _VERBS and NO_NOUN.match(match.after)
+        is_sure = bool(is_range or is_no_verb)
+    return spans.days_of(year, month, day, match.number("through") or None) if is_sure else ()
 
 
 def _read_month(match: Match) -> Spans:
-    """Read a month alone. May and March are verbs too, Jan is a name, and others are written with a capital."""
-    name, year = match["month"], match.year
-    if _NUMBERED.search(match.found.string, max(0, match.found.start() - 12), match.found.start()):
-        return ()  # 31 February
-    dating = match.before in _BEFORE_MONTHS
-    if year is None and not (dating and (name[:1].isupper() or match.before != "of")):
-        is_full = name.capitalize() in MONTHS
-        if name.lower() in {"may", "march", "mar", "jan"} and (
-            not name[:1].isupper() or not is_full or _VERB.match(match.after) or match.found.start() == 0
-        ):
-            return ()
-        if not is_full and not name[:1].isupper():
-            return ()
-        if name.lower() == "march" and re.match(r"\s+on\b", match.after):
-            return ()
-    if year is not None and not name[:1].isupper() and name.lower() in {"may", "march"} and not dating:
+    """Read a month alone; 31 February is none, and the number makes the month none either."""
+    name, text, start = match["month"], match.found.string, match.found.start()
+    if _NUMBERED.search(text, max(0, start - 12), start) or (match.year is None and _LAST_DAYS.match(match.after)):
         return ()
-    return spans.months_of(year, read_month(match))
+    if match.year is None:
+        return spans.months_of(None, read_month(match)) if _is_month(match) else ()
+    is_verb = name.islower() and name in _VERBS and match.before not in _BEFORE_MONTHS
+    return () if is_verb and not NO_NOUN.match(match.after) else spans.months_of(match.year, read_month(match))
+
+
+def _is_month(match: Match) -> bool:
+    """Say whether a name without a day or a year is a month: May and March are verbs, Jan, April and August names."""
+    name, text, start = match["month"], match.found.string, match.found.start()
+    is_full, is_capital = name.capitalize() in MONTHS, name[:1].isupper()
+    if match.before in {"did", "does"} or _WHO_IS.search(text, max(0, start - 12), start):
+        return False
+    if match.before in _BEFORE_MONTHS and (is_capital or match.before != "of"):
+        return True
+    if not (is_full or is_capital):
+        return False
+    if name.lower() not in _VERBS | {"jan"}:
+        return True
+    if not (is_full and is_capital) or _VERB.match(match.after):
+        return False
+    if start == 0 and not _TO_MONTH.match(match.after):
+        return False
+    return name != "March" or re.match(r"\s+on\b", match.after) is None
 
 
 def _read_numbered_month(match: Match) -> Spans:
@@ -121,8 +157,12 @@ def _read_numbered_month(match: Match) -> Spans:
 
 
 def _read_quarter(match: Match) -> Spans:
-    number = match["q"] or str(ORDINALS.index(match["nth"].lower()) + 1)
-    return spans.months_of(match.year, 3 * int(number) - 2, 3)
+    """Read Q3, the third quarter, the last quarter of 2025; that of a game, and a quarter mile, are none."""
+    nth, year = match["nth"].lower(), match.year
+    if nth and year is None and not _OF_YEAR.match(match.after) and (nth == "last" or not NO_NOUN.match(match.after)):
+        return ()
+    number = match.number("q") or (4 if nth == "last" else ORDINALS.index(nth) + 1)
+    return spans.months_of(year, 3 * number - 2, 3)
 
 
 def _read_half(match: Match) -> Spans:
@@ -152,14 +192,20 @@ def _read_near(match: Match) -> Spans:
 
 
 def _read_which(match: Match) -> Spans:
-    """Read last week, this month, next year; "the past week" is the last seven days."""
+    """Read last week, this month, next year; "the past week" is the last seven days.
+
+    "The last week of the trip" is none, nor are "the last minute change" and "the next day shipping".
+    """
     today, unit, which = match.asked_on, read_unit(match), match["which"].lower()
+    is_adjective = unit in {"minute", "hour", "day"} or (unit == "quarter" and match.has_article)
+    if _OF.match(match.after) or (is_adjective and not NO_NOUN.match(match.after)):
+        return ()
     if which == "past" and unit == "weekend":
         return (period("weekend", today, -1 if today.weekday() < 5 else 0),)
     if which == "past" or not LONG[unit] or (unit == "fortnight" and which in {"last", "previous"}):
         return (Span(today - LONG[unit] * DAY, today),)
-    if unit == "day" and which not in {"this", "next"}:
-        return ()  # "the last day of the trip"
+    if unit == "day" and which != "this":
+        return ()  # of what is told: "the next day"
     ahead = {"this": 0, "current": 0, "last": -1, "previous": -1}.get(which, 1)
     return (period(unit, today, ahead),)
 
@@ -189,7 +235,9 @@ def _read_nth(match: Match) -> Spans:
 
 
 def _read_weekend(match: Match) -> Spans:
-    """Read "the weekend": the last one that has begun, or the next."""
+    """Read "the weekend": the last one that has begun, or the next; a weekend shift is none."""
+    if not GOES_ON.match(match.after):
+        return ()
     this = period("weekend", match.asked_on, 0)
     begun = this if this.first <= match.asked_on else period("weekend", match.asked_on, -1)
     return by_tense(begun, this, match.tense)
@@ -246,10 +294,13 @@ def _read_weekday(match: Match) -> Spans:
     """Read on Monday, last Friday, the Friday before last, Friday of next week; on Mondays, Monday the 9th are none."""
     today, which = match.asked_on, match["which"].lower()
     week = match["week"].lower()
-    if match["plural"] or match.before in {"every", "each", "any"} or which in {"every", "each"}:
+    if match["plural"] or match.before in {"every", "each", "any"} | _NAMED_DAYS or which in {"every", "each"}:
         return ()
     if _DAY_FOLLOWS.match(match.found.string, match.found.end()):
         return ()  # the day itself says more
+    is_dated = which or match.before in _DATING
+    if not is_dated and (night := _NIGHT.match(match.after)) and not NO_NOUN.match(match.after, night.end()):
+        return ()  # "Friday night lights"
     but = match["but"].lower()
     is_full = match["full"] or which or week or but or match.before in {"on", "since", "until", "by", "before", "after"}
     if not is_full:
@@ -296,7 +347,10 @@ def _read_day_of_month(match: Match) -> Spans:
 
 
 def _read_year(match: Match) -> Spans:
-    year = match.number("year")
+    """Read a year; that of 29 February 2025 is none."""
+    year, start = match.number("year"), match.found.start()
+    if _MONTH_BEFORE.search(match.found.string, max(0, start - 30), start):
+        return ()
     return (Span(date(year, 1, 1), date(year, 12, 31)),)
 
 
@@ -364,7 +418,7 @@ _RULES: Final = (
         _read_nth,
     ),
     ("q", rf"{_ALONE}Q(?P<q>[1-4])\b{_OTHER_YEAR}", _read_quarter),
-    (" ".join(ORDINALS), rf"(?P<nth>{'|'.join(ORDINALS)})\s+quarter\b{_OTHER_YEAR}", _read_quarter),
+    (f"last {' '.join(ORDINALS)}", rf"(?P<nth>last|{'|'.join(ORDINALS)})\s+quarter\b{_OTHER_YEAR}", _read_quarter),
     (_MONTH_WORDS, rf"{_ALONE}{MONTH}\s+(?:the\s+)?{DAY_NUMBER}(?!\d|[.:]\d|%){_OPTIONAL_YEAR}", _read_month_day),
     (_MONTH_WORDS, rf"{_ALONE_OR_MID}{MONTH}{_SHORT_YEAR}{_OPTIONAL_YEAR}", _read_month),
     ("day night yesterday today tomorrow tonight last this", rf"(?:{_NEAR_DAYS})\b", _read_near),

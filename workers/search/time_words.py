@@ -34,11 +34,16 @@ _GOES_ON: Final = (
 )
 # After a time that is no part of a name: no noun follows.
 NO_NOUN: Final = re.compile(_GOES_ON % "|is|are", re.IGNORECASE)
-# The same after words that are less often numbers; "this spring is under tension" is none.
+# The same for seasons and weekends, which begin more sentences; "this spring is under tension" is none.
 GOES_ON: Final = re.compile(
-    _GOES_ON % "|when|while|for|on|about|because|how|where|who|why|my|our|but|so|before|prior|after|since|have|had|has",
+    _GOES_ON
+    % (
+        "|when|while|for|on|about|because|how|where|who|why|my|our|but|so|before|prior|after|following|since|have|had|has"
+        "|the|there|it"
+    ),
     re.IGNORECASE,
 )
+_THE: Final = re.compile(r"\bthe\s+\Z", re.IGNORECASE)
 ORDINALS: Final = ("first", "second", "third", "fourth")
 
 
@@ -71,6 +76,10 @@ class Match:
     @property
     def after(self) -> str:
         return self.found.string[self.found.end() : self.found.end() + 20]
+
+    @property
+    def has_article(self) -> bool:
+        return _THE.search(self.found.string, 0, self.found.start()) is not None
 
     @property
     def is_whole(self) -> bool:

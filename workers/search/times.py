@@ -37,8 +37,10 @@ _FROM: Final = frozenset(["between", "from"])
 _TO: Final = frozenset(["and", "to", "until", "till", "through"])
 _SIDES: Final = frozenset(["before", "prior to", "after", "following"])  # of a day, on which another is
 _DIRECTIONS: Final = _FROM | _TO | _SIDES | {"as of", "since", "by"}
-# "The Friday before the release" is none of this week.
-_BESIDE_ELSE: Final = re.compile(r"\s+(?:before|prior\s+to|after|following)\b", re.IGNORECASE)
+# "The Friday before the release" is none of this week; "the Friday after lunch" is.
+_BESIDE_ELSE: Final = re.compile(
+    r"\s+(?:before|prior\s+to|after|following)\b(?!\s+(?:breakfast|lunch|dinner|noon|school|work|\d))", re.IGNORECASE
+)
 _THE: Final = re.compile(r"\bthe\s+\Z", re.IGNORECASE)
 
 
