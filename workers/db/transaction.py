@@ -295,12 +295,12 @@ def _may_have_committed(connection: Connection, error: Exception) -> bool:
 
 async def _roll_back(connection: WatchedConnection) -> None:
     """Roll the transaction back. Where the server has refused something it may not have prepared what it was to, or a
-    table may have changed: all statements that are prepared are dropped.
+    table may have changed: all statements that are prepared are dropped. A pooler's session has others' alone.
     """
     status, command = connection.info.transaction_status, b"rollback"
     if connection.closed or status == psycopg.pq.TransactionStatus.IDLE:
         return
-    if status == psycopg.pq.TransactionStatus.INERROR:
+    if status == psycopg.pq.TransactionStatus.INERROR and connection not in pooled_settings_of:
         connection.session = None
         command = b"rollback; deallocate all"
     with suppress(psycopg.Error):

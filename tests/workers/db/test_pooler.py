@@ -54,6 +54,20 @@ async def test_each_transaction_sets_its_session_and_none_prepares_anything(data
             assert left != {"s": SESSION["statement_timeout"]}, "nothing is left to the next transaction"
 
 
+@pytest.mark.usefixtures("behind_a_pooler")
+async def test_a_failed_transaction_leaves_what_others_have_prepared_in_the_session(database: Database) -> None:
+    async def fail(tx: Transaction) -> None:
+        await tx.rows(b"select 1 / %(zero)s::int", zero=0)
+
+    async with await Store.open(database.owner_url, pool_size=1) as store:
+        await store.write("n", held)  # the namespace gets its number
+        async with store._pool.connection() as connection:
+            await connection.execute("prepare of_others as select 1")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await store.write("n", fail)
+        assert await store.read("n", prepared) == 1
+
+
 async def test_a_session_of_ones_own_is_recognised_and_prepares_as_ever(database: Database) -> None:
     async with await Store.open(database.url) as store:
         assert store._pool._through is None
