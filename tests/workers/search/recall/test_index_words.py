@@ -57,7 +57,8 @@ async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbo
         ("Søren lives in Málaga", "Soren, Malaga"), ("Łukasz", "Lukasz"), ("Straße 14", "Strasse 14"),
         ("Smørrebrød", "smorrebrod"), ("Νίκος", "Νικος"), ("ёлка", "елка"), ("cafe\u0301", "café"),
         ("send an e-mail", "email"), ("the sign-ups", "signup"), ("our co-operative", "cooperative"),
-        ("Hye-jin chairs", "Hyejin"),
+        ("Hye-jin chairs", "Hyejin"), ("Ærøskøbing ferry", "ærøskøbing"), ("Œuvre", "œuvre"), ("STRAẞE", "straße"),
+        ("Ðuro", "đuro"), ("Ħamrun", "ħamrun"), ("Ŧuru", "ŧuru"),
     ],
 )  # fmt: skip
 async def test_a_word_is_found_without_its_accents_and_hyphens(scene: Scene, kept: str, asked: str) -> None:
@@ -66,8 +67,30 @@ async def test_a_word_is_found_without_its_accents_and_hyphens(scene: Scene, kep
 
 
 @pytest.mark.promise("KN-11")
+@pytest.mark.parametrize(
+    ("language", "forms"),
+    [
+        ("german", "Café Cafe"), ("german", "Cafés Cafes"), ("german", "José Jose"), ("german", "André Andre"),
+        ("german", "Häuser Haus"), ("german", "Häuser Hauser"), ("german", "résumé resume"), ("german", "Ætna ætna"),
+        ("german", "qualité qualite"), ("swedish", "Café Cafe"), ("swedish", "Müller Muller"), ("french", "déjà deja"),
+        ("french", "Renée Renee"), ("french", "mangée manger"), ("spanish", "Cafés Cafes"),
+        ("spanish", "información informaciones"), ("portuguese", "informação informacao"), ("russian", "naïve naive"),
+        ("chinese", "résumés resume"),
+    ],
+)  # fmt: skip
+async def test_a_word_of_another_language_has_a_word_in_common_with_it_without_accents(
+    scene: Scene, language: str, forms: str
+) -> None:
+    accented, plain = (words_of(scene, form, language) for form in forms.split())
+    assert accented & plain
+
+
+@pytest.mark.promise("KN-11")
 async def test_stems_of_other_languages_are_told_by_accents_which_go_then(scene: Scene) -> None:
     assert words_of(scene, "über die Brücke für Jürgen", "german") == {"bruck", "jurg"}
+    assert words_of(scene, "Das Café in der Qualitäts-Straße", "german") == {
+        "cafe", "caf", "qualitat", "qualitatsstrass", "strass",
+    }  # fmt: skip
     assert words_of(scene, "à l'école", "french") == {"ecol"}
     assert words_of(scene, "мой чай", "simple") == {"мой", "чай"}
 
