@@ -252,12 +252,18 @@ def items(stream: IO[bytes], *keys: str) -> Iterator[Given | Rejection]:
 
 
 def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
-    """Yield the objects of the document, each with its line and the name of its list; what is no object is a rejection.
+    """Yield the objects of each document, each with its line and the name of its list; of others a rejection.
 
-    The document is a list, whose name is "", or an object that has lists under some of the `keys`. Raises UnusableFile
+    A document is a list, whose name is "", or an object that has lists under some of the `keys`. Raises UnusableFile
     when it is neither, an object without such a list, no JSON, or cut off, maybe after some items.
     """
     text = _document(stream)
+    yield from _listed(text, *keys)
+    while not text.is_at_end:  # as pages that were written into one file
+        yield from _listed(text, *keys)
+
+
+def _listed(text: "_JsonText", *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
     if text.peek() == "[":
         yield from (("", item) for item in _items(text))
         return
@@ -268,6 +274,7 @@ def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Reje
         if key in keys and text.peek() == "[":
             has_list = True
             yield from ((key, item) for item in _items(text))
+    text.take()
     if not has_list:
         wanted = " or ".join(repr(key) for key in keys)
         raise UnusableFile(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
@@ -312,7 +319,12 @@ def _members(text: "_JsonText", held: dict[str, Any] | None = None) -> Iterator[
 def _document(stream: IO[bytes]) -> "_JsonText":
     """Return the text of a document; of one that a program has written as a text, the document in it."""
     text = _JsonText(stream)
-    return _JsonText(io.BytesIO(text.value().encode(errors="surrogatepass"))) if text.peek() == '"' else text
+    if text.peek() != '"':
+        return text
+    packed = text.value().encode(errors="surrogatepass")
+    if not text.is_at_end:
+        raise text.broken("something stands behind the text")
+    return _JsonText(io.BytesIO(packed))
 
 
 class _JsonText:

@@ -1,6 +1,7 @@
 """Forms that lie on disks beside those that programs write today: the text comes in, what stays out is named."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from engramq.deploy.importing.formats import format_of
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.sessions import Projects
 from engramq.deploy.local.home import Home
+from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
 from tests.deploy.importing.test_foreign_forms import CHATGPT, CLAUDE, MEM0, edges, left_out, note, read, rows, written
@@ -119,6 +121,21 @@ def test_an_export_that_a_shell_has_encoded_anew_is_read(tmp_path: Path, encodin
     path = tmp_path / "mem0.json"
     path.write_text(json.dumps([{"id": "1", "memory": "Likes mint"}], indent=1), encoding=encoding)
     assert texts(path, MEM0) == ["Likes mint"]
+
+
+@pytest.mark.parametrize("encode", [json.dumps, lambda several: json.dumps({"results": several})])
+def test_documents_behind_each_other_in_one_file_are_all_read(tmp_path: Path, encode: Callable[[Any], str]) -> None:
+    path = tmp_path / "mem0.json"
+    path.write_text("\n".join(encode([{"id": str(number), "memory": f"Tea {number}"}]) for number in range(3)))
+    assert texts(path, MEM0) == ["Tea 0", "Tea 1", "Tea 2"]
+
+
+@pytest.mark.parametrize("behind", ['"[]"', "7", "x"])
+def test_a_text_in_json_with_more_behind_it_is_refused(tmp_path: Path, behind: str) -> None:
+    path = tmp_path / "mem0.json"
+    path.write_text(json.dumps(json.dumps([{"id": "1", "memory": "Likes mint"}])) + f"\n{behind}\n")
+    with pytest.raises(UnusableFile, match="something stands behind the text"):
+        read(path, MEM0)
 
 
 def test_a_picture_in_a_note_is_no_note(tmp_path: Path) -> None:
