@@ -11,6 +11,8 @@ from engramq.deploy.local.hooks.turns import object_in, spoken_text, text_at, te
 LISTS: Final = ("agents", "blocks")
 BLOCKS: Final = "core_memory"  # of a file that is one agent, as the first ones were
 _SENDS: Final = "send_message"  # the tool by which older kinds of agents speak
+_PACKED: Final = "user_message"
+_OF_PROGRAM: Final = ("heartbeat", "login", "system_alert")
 _NO_BLOCK: Final = exports.LeftOut("blocks without text", "block without text")
 
 
@@ -55,9 +57,10 @@ def _messages(path: Path, agent: Given, choices: fields.Choices) -> Iterator[exp
 def _unpack(text: str) -> str:
     """Return the words of a user's message, which the program packs into JSON; "" for one of its own."""
     packed = object_in(text)
-    if "type" not in packed or packed.keys().isdisjoint(("message", "time")):
-        return text
-    return text_at(packed, "message") if packed.get("type") == "user_message" else ""
+    if isinstance(packed.get("message"), str) and packed.get("type") == _PACKED:
+        return text_at(packed, "message")
+    is_own = packed.get("type") in _OF_PROGRAM and not packed.keys().isdisjoint(("message", "time"))
+    return "" if is_own else text
 
 
 def _sent(message: dict[str, Any]) -> str:

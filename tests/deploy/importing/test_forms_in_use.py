@@ -102,6 +102,8 @@ MESSAGES = [
     {"id": "m3", "role": "assistant", "content": [], "tool_calls": [sends("Mint it is.")]},
     {"id": "m4", "role": "user", "content": packed(type="heartbeat", reason="Go on.")},
     {"id": "m5", "role": "user", "content": [{"type": "text", "text": '{"my": "own"}'}]},
+    {"id": "m7", "role": "user", "content": [{"type": "text", "text": '{"type": "order", "time": 5}'}]},
+    {"id": "m8", "role": "user", "content": [{"type": "text", "text": '{"type": "order", "message": "Tea"}'}]},
     {"id": "m6", "role": "user", "content": [{"type": "text", "text": "<system-reminder>\nx\n</system-reminder>"}]},
 ]  # fmt: skip
 
@@ -113,6 +115,7 @@ def test_an_agent_of_letta_speaks_by_its_tool_and_its_program_in_the_users_place
     before = {"agent_type": "memgpt_agent", "core_memory": [block], "messages": MESSAGES, "name": "tea", "tools": []}
     document = {"document": now, "text": json.dumps(now), "one agent": before}[form]
     said = ["I like mint tea.", "Hi.", "Mint it is.", '{"my": "own"}', "Name: Ada"]
+    said += ['{"type": "order", "time": 5}', '{"type": "order", "message": "Tea"}']
     assert sorted(texts(written(tmp_path / "tea.af", document), LETTA)) == sorted(said)
 
 
