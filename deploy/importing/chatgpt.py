@@ -3,6 +3,7 @@
 A conversation is a tree, since a message can be edited and an answer made anew: the branch that was shown last is
 brought in, from the current node up to the root."""
 
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ CURRENT: Final = "current_node"
 _TEXTS: Final = ("text", "multimodal_text")
 _BIO: Final = "bio"  # the memory, to which a model writes what it is to remember
 _INSTRUCTED: Final = ("user_profile", "user_instructions")
-_REMEMBERED: Final = re.compile(r"(?m)^\d+\. \[(\d{4}-\d\d-\d\d)\]\.?[ ]*(\S.*)$")  # an entry of the memory
+_HEAD: Final = re.compile(r"(?m)^(\d{1,6})\. (?:\[(\d{4}-\d\d-\d\d)\]\.?)?")  # of an entry of the memory
 _LATEST: Final = 1e12
 _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
 _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
@@ -108,8 +109,25 @@ def _context(message: dict[str, Any]) -> list[tuple[str, str, str]]:
         text = fields.join_texts(fields.value_at(message, f"content.{name}") for name in _INSTRUCTED)
         return [("instructions", "", text)] if text else []
     text = fields.text_of(fields.value_at(message, "content.model_set_context"))
-    several = _REMEMBERED.findall(text) or ([("", text)] if text else [])
-    return [("memory", day, entry.strip()) for day, entry in several]
+    return [("memory", day, entry) for day, entry in _remembered(text) if entry]
+
+
+def _remembered(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of the memory with their days; a number without a day begins one where it is the next.
+
+    So a list of steps stays within its entry, as far as the number of the next day tells.
+    """
+    found = list(_HEAD.finditer(text))
+    most, nexts = math.inf, []
+    for head in reversed(found):
+        nexts.append(most)
+        most = int(head[1]) if head[2] else most
+    at, day, number = 0, "", 0
+    for head, following in zip(found, reversed(nexts), strict=True):
+        if head[2] or number + 1 == int(head[1]) < following:
+            yield day, text[at : head.start()].strip()
+            at, day, number = head.end(), head[2] or "", int(head[1])
+    yield day, text[at:].strip()
 
 
 def _is_shown(message: dict[str, Any]) -> bool:

@@ -57,6 +57,38 @@ def test_entries_of_chatgpts_memory_come_in_with_their_day_once(tmp_path: Path) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("kept", "entries"),
+    [
+        (
+            "1. [2025-05-02]. Likes:\n- mint tea\n- green tea\n\n2. [2025-06-01]. Runs a shop.\nIn Kiel.\n3. Undated.",
+            [
+                ("Likes:\n- mint tea\n- green tea", "2025-05-02"),
+                ("Runs a shop.\nIn Kiel.", "2025-06-01"),
+                ("Undated.", None),
+            ],
+        ),
+        ("Her notes:\n1. [2025-05-02].\nTea.", [("Her notes:", None), ("Tea.", "2025-05-02")]),
+        ("1. Tea.\n2. Milk.", [("Tea.", None), ("Milk.", None)]),
+        (
+            "1. [2025-05-02]. Brews so:\n1. Boil\n2. Pour\n2. [2025-06-01]. Drinks.",
+            [("Brews so:\n1. Boil\n2. Pour", "2025-05-02"), ("Drinks.", "2025-06-01")],
+        ),
+        ("Born in 1990.", [("Born in 1990.", None)]),
+        (f"{'9' * 5000}. Tea", [(f"{'9' * 5000}. Tea", None)]),
+    ],
+)
+def test_an_entry_of_chatgpts_memory_goes_on_to_the_next_number(
+    tmp_path: Path, kept: str, entries: list[tuple[str, str | None]]
+) -> None:
+    document = json.loads(json.dumps(exports.CHATGPT[0]))
+    document["mapping"]["n1"]["message"]["content"] = {
+        "content_type": "model_editable_context", "model_set_context": kept
+    }  # fmt: skip
+    found = rows(read(written(tmp_path / "conversations.json", [document]), CHATGPT))
+    assert [(row["content"], row.get("occurred_at")) for row in found if "thread" not in row] == entries
+
+
 def test_a_text_that_was_pasted_comes_in_and_other_files_are_named(tmp_path: Path) -> None:
     document = json.loads(json.dumps(exports.CLAUDE[0]))
     document["chat_messages"][0] |= {
