@@ -14,7 +14,8 @@ from engramq.schemas.packed_lines import UnusableFile
 _DOCUMENTS: Final = exports.LeftOut("documents of projects", "document of a project")
 _OF_TOOLS: Final = exports.LeftOut("results of tools", "result of a tool")
 _ATTACHMENTS: Final = exports.LeftOut("attached files", "attached file")
-_PASTED: Final = re.compile(r"|paste[\w-]*\.txt")  # as a long text is called that somebody pasted
+# As a long text is called that somebody pasted: also a second one, or one of some time.
+_PASTED: Final = re.compile(r"(?i)|paste(?:d(?:[ _-](?:text|content))?)?(?:[ _-]?\(?\d\)?)*\.txt")
 FILE: Final = re.compile(r"conversations\.json")
 MEMORIES: Final = re.compile(r"memories\.json")
 REMEMBERED: Final = "conversations_memory"

@@ -89,6 +89,22 @@ def test_an_entry_of_chatgpts_memory_goes_on_to_the_next_number(
     assert [(row["content"], row.get("occurred_at")) for row in found if "thread" not in row] == entries
 
 
+@pytest.mark.parametrize(
+    ("name", "is_pasted"),
+    [
+        *((name, True) for name in ("", "paste.txt", "Paste.txt", "paste-2.txt", "paste 2.txt", "paste (1).txt")),
+        *((name, True) for name in ("pasted-text.txt", "Pasted Text 2026-01-02-10-11-12.txt")),
+        *((name, False) for name in ("pasteboard-design.txt", "paste-recipe.txt", "my-paste.txt", "paste.pdf")),
+    ],
+)
+def test_a_text_is_pasted_that_has_the_name_of_such(tmp_path: Path, name: str, *, is_pasted: bool) -> None:
+    document = json.loads(json.dumps(exports.CLAUDE[0]))
+    document["chat_messages"][0]["attachments"] = [{"file_name": name, "extracted_content": "The kettle is blue."}]
+    found = read(written(tmp_path / "conversations.json", [document]), CLAUDE)
+    assert ("The kettle is blue." in [row["content"] for row in rows(found)]) == is_pasted
+    assert left_out(found).count("attached files") == (not is_pasted)
+
+
 def test_a_text_that_was_pasted_comes_in_and_other_files_are_named(tmp_path: Path) -> None:
     document = json.loads(json.dumps(exports.CLAUDE[0]))
     document["chat_messages"][0] |= {
