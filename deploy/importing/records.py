@@ -258,7 +258,7 @@ def _header(line: bytes, delimiters: str = _DELIMITERS) -> tuple[list[str], str]
 
 def _cells(text: str, delimiter: str) -> list[str]:
     try:
-        names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+        names = [name.strip() or name for name in next(csv.reader([text], delimiter=delimiter), [])]
         return [name.lower() if name.lower() in FIELDS else name for name in names]
     except csv.Error:
         return []
@@ -286,7 +286,9 @@ def _check_header(names: list[str]) -> None:
 def _named(names: list[str], cells: list[str]) -> dict[str, Any]:
     if len(cells) != len(names):
         raise invalid(LINE, f"The row has {len(cells)} cells, the first row {len(names)}.")
-    values: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=True) if cell}
+    values: dict[str, Any] = {
+        name: cell for name, cell in zip(names, cells, strict=True) if (cell if name else cell.strip())
+    }
     if "" in values:
         raise invalid(LINE, "The row has a cell below no name.")
     if TAGS in values:

@@ -206,6 +206,14 @@ def test_a_cell_below_no_name_is_rejected() -> None:
     assert [type(each) for each in given] == [Rejection, Given]
 
 
+def test_a_blank_cell_below_no_name_says_nothing_and_a_blank_name_is_refused() -> None:
+    (row,) = read_records([b"content,tags,\n", b"blue kettle,tea, \n"], None)
+    assert isinstance(row, Given)
+    assert row.values == {"content": "blue kettle", "tags": ["tea"]}
+    with pytest.raises(UnusableFile, match="no memory has a field ' '"):
+        list(read_records([b"content, \n", b"blue kettle,7\n"], None))
+
+
 @pytest.mark.parametrize(
     "folder",
     ["C:\\Users\\ada\\shop", "d:\\shop\\", "\\\\wsl$\\Ubuntu\\home\\ada\\shop", "C:/Users/ada/shop", "/gone/shop/"],
