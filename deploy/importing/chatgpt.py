@@ -24,6 +24,7 @@ _INSTRUCTED: Final = ("user_profile", "user_instructions")
 _HEAD: Final = re.compile(r"(?m)^(\d{1,6})\. (?:\[(\d{4}-\d\d-\d\d)\]\.?)?")  # of an entry of the memory
 _LATEST: Final = 1e12
 _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
+_BEGINNING: Final = exports.LeftOut("lost beginnings of conversations", "lost beginning of a conversation")
 _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
 
 
@@ -35,15 +36,16 @@ def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]
             yield item
             continue
         try:
-            branch = _branch(item.values)
+            branch, is_whole = _branch(item.values)
         except EngramqError as refused:
             yield Rejection(item.line, str(refused.fault.field), refused.fault.error)
             continue
+        yield from [] if is_whole else [_BEGINNING]
         yield from _chatgpt_messages(item, branch, choices, repeated)
 
 
-def _branch(conversation: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages of the branch that was shown last, in their order."""
+def _branch(conversation: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """Return the messages of the branch that was shown last, in their order, and whether they lead to its root."""
     mapping, at = conversation.get(MAPPING), conversation.get(CURRENT)
     if not isinstance(mapping, dict):
         raise invalid(MAPPING, "A conversation of ChatGPT has a mapping, and this has none.")
@@ -56,9 +58,9 @@ def _branch(conversation: dict[str, Any]) -> list[dict[str, Any]]:
         if isinstance(node.get("message"), dict):
             branch.append({"id": at, **node["message"]})
         at = node.get("parent")
-    if not branch and at is not None:
-        raise invalid(MAPPING, "The messages of the conversation do not lead back to its first.")
-    return branch[::-1]
+    if not branch:
+        raise invalid(MAPPING, "The conversation has no message that can be found.")
+    return branch[::-1], at is None
 
 
 def _newest_leaf(mapping: dict[str, Any]) -> str | None:

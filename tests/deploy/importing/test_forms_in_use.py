@@ -27,18 +27,21 @@ def texts(path: Path, kind: ForeignFormat) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "contents"),
+    ("change", "contents", "lost"),
     [
-        ({"current_node": None}, ["How hot for sourdough?", "At 240 degrees."]),
-        ({"current_node": "gone"}, ["How hot for sourdough?", "At 240 degrees."]),
-        ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "gone"}}}, ["At 240 degrees."]),
+        ({"current_node": None}, ["How hot for sourdough?", "At 240 degrees."], 0),
+        ({"current_node": "gone"}, ["How hot for sourdough?", "At 240 degrees."], 0),
+        ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "gone"}}}, ["At 240 degrees."], 1),
+        ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "n6"}}}, ["At 240 degrees."], 1),
+        ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": 7}}}, ["At 240 degrees."], 1),
     ],
 )
 def test_a_conversation_whose_messages_lead_nowhere_comes_in_as_far_as_they_do(
-    tmp_path: Path, change: dict[str, Any], contents: list[str]
+    tmp_path: Path, change: dict[str, Any], contents: list[str], lost: int
 ) -> None:
     path = written(tmp_path / "conversations.json", [{**exports.CHATGPT[0], **change}])
     assert texts(path, CHATGPT) == contents
+    assert left_out(read(path, CHATGPT)).count("lost beginnings of conversations") == lost
 
 
 def test_entries_of_chatgpts_memory_come_in_with_their_day_once(tmp_path: Path) -> None:

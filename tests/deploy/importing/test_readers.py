@@ -178,6 +178,7 @@ def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> N
         ({"conversation_id": None}, "id"),
         ({"mapping": {"n6": {"parent": "n5"}, "n5": {"parent": "n6"}}}, "mapping"),  # a circle
         ({"mapping": {"n6": {"parent": "gone"}}}, "mapping"),
+        ({"mapping": {}, "current_node": None}, "mapping"),
     ],
 )
 def test_a_conversation_that_leads_nowhere_is_rejected_alone(
