@@ -3,6 +3,7 @@
 Lines are only ever added to a transcript, so its last one may be half written.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -97,6 +98,7 @@ LONGEST_LINE: Final = 4 * 1024 * 1024
 # Whose session it is, and its folder, is named in its first lines.
 HEAD_LINES: Final = 50
 _NAMES: Final = 50  # of kinds
+_DECODER: Final = json.JSONDecoder()
 
 
 def opened(path: str) -> IO[bytes]:
@@ -119,13 +121,30 @@ class Lines(Protocol):
 def whole_lines(file: Lines) -> Iterator[tuple[int, bytes | None]]:
     """Give how many bytes each line takes, and the line: b"" for one that is too long, None for a last one that is cut.
 
-    An object is whole with its last bracket, whether or not a line's end follows.
+    An object is whole with its last bracket, whether or not a line's end follows. A client that was killed before that
+    end writes its next object behind: each is a line.
     """
     while line := file.readline(LONGEST_LINE):
         length, is_whole = len(line), line.endswith(b"\n")
         while not is_whole and (rest := file.readline(LONGEST_LINE)):
             length, is_whole, line = length + len(rest), rest.endswith(b"\n"), b""
-        yield length, line if is_whole or parsed(line) is not None else None
+        *several, line = _objects(line)
+        yield from ((len(each), each) for each in several)
+        yield length - sum(map(len, several)), line if is_whole or parsed(line) is not None else None
+
+
+def _objects(line: bytes) -> list[bytes]:
+    """Cut a line behind each object that another one follows; what is no JSON stays behind the last."""
+    if b"}{" not in line or parsed(line) is not None:
+        return [line]
+    several: list[bytes] = []
+    at = 0
+    with contextlib.suppress(ValueError, RecursionError):
+        text = line.decode()
+        while (end := _DECODER.raw_decode(text, at)[1]) < len(text) and text[end] == "{":
+            several.append(text[at:end].encode())
+            at = end
+    return [*several, line[sum(map(len, several)) :]]
 
 
 def parsed(line: bytes) -> Mapping[str, Any] | None:

@@ -226,3 +226,28 @@ def test_a_last_object_is_whole_whether_or_not_its_line_has_an_end(tmp_path: Pat
         file.write("\n" + json.dumps(user(3, "Go on."))[:60])
     turns, left_out = imported(CLAUDE_CODE, path)
     assert ([turn.text for turn in turns], left_out) == ([VEGAN, KETTLE], ["last lines that are half written"])
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_objects_behind_each_other_on_a_line_are_lines_each(tmp_path: Path, home: Home, end: str) -> None:
+    """As a client writes them that goes on where it was killed."""
+    path = tmp_path / "session.jsonl"
+    several = [user(1, f"{VEGAN} Ünder }}{{"), user(2, KETTLE), user(3, "Go on.")]
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) for line in several) + end)
+    said = [f"{VEGAN} Ünder }}{{", KETTLE, "Go on."]
+    assert [turn.text for turn in imported(CLAUDE_CODE, path)[0]] == said
+    assert list(captured(home, CLAUDE_CODE.name, path).values()) == said
+    assert SessionNotes(home, "claude-code", "S").offset == path.stat().st_size
+    with path.open("a") as file:
+        file.write(json.dumps(user(4, "Stop.")) + json.dumps(user(5, "Tea."))[:40])
+    turns, left_out = imported(CLAUDE_CODE, path)
+    assert ([turn.text for turn in turns], left_out) == ([*said, "Stop."], ["last lines that are half written"])
+    assert list(captured(home, CLAUDE_CODE.name, path).values()) == ["Stop."]
+
+
+def test_many_objects_on_a_line_take_no_longer_than_it(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(json.dumps(user(1, VEGAN)) + "{}" * 200_000 + "\n")
+    begun = time.process_time()
+    assert [turn.text for turn in imported(CLAUDE_CODE, path)[0]] == [VEGAN]
+    assert time.process_time() - begun < 4, "twice as many would take four times as long"
