@@ -52,7 +52,10 @@ _NOTE: Final = "\n\nNote: The user's next message may contain a correction or pr
 _CLARIFIED: Final = "The user wants to clarify these questions.\n"
 _QUESTION: Final = r'(?ms)^- "([^\n]*)"\n(.*?)(?=^- "|\Z)'
 _LABEL: Final = r"(?m)^  (?:Answer: |User notes: |\(No answer provided\)(?:\n|\Z))"
-_GOES_ON: Final = "This session is being continued from a previous conversation that ran out of context."
+_GOES_ON: Final = (
+    "This session is being continued from a previous conversation that ran out of context. The conversation is "
+    "summarized below:"
+)
 _SYNTHETIC: Final = "<synthetic>"  # the model whose words the client itself writes
 _COMMAND: Final = r"\s*<command-(?:message|name)>"
 _LOCAL: Final = "local_command"  # a command that the client itself carries out

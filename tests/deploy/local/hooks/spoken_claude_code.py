@@ -211,6 +211,10 @@ CLAUDE_CODE_SAID: dict[str, tuple[list[Line], list[str]]] = {
         ["/goal No milk, ever."],
     ),
     "words to be noted": ([user(1, f"<user-memory-input>{VEGAN}</user-memory-input>")], [VEGAN]),
+    "a prompt that quotes how a summary begins": (
+        [user(1, "This session is being continued from a previous conversation that ran out of context. Who says so?")],
+        ["This session is being continued from a previous conversation that ran out of context. Who says so?"],
+    ),
     "a file open in the editor": (
         [
             user(
