@@ -247,7 +247,9 @@ def _is_command(text: str) -> bool:
 def _command_in(text: str) -> str:
     """Return a slash command as it was typed, where words stand behind it, and words to be noted without their mark."""
     if not _is_command(text):
-        return _within(text, _NOTED) if text.startswith(f"<{_NOTED}>") else text
+        opened, closed, whole = f"<{_NOTED}>", f"</{_NOTED}>", text.rstrip()
+        is_noted = text.startswith(opened) and whole.endswith(closed)
+        return whole[len(opened) : -len(closed)].strip() if is_noted else text
     name, words = _within(text, "command-name"), _within(text, "command-args")
     return f"{name} {words}\n\n{text}".strip() if words else text
 

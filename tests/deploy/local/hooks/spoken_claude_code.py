@@ -211,6 +211,13 @@ CLAUDE_CODE_SAID: dict[str, tuple[list[Line], list[str]]] = {
         ["/goal No milk, ever."],
     ),
     "words to be noted": ([user(1, f"<user-memory-input>{VEGAN}</user-memory-input>")], [VEGAN]),
+    "words to be noted and others": (
+        [
+            user(1, f"<user-memory-input>{VEGAN}</user-memory-input>\n{KETTLE}"),
+            user(2, f"<user-memory-input> is a mark. {VEGAN}"),
+        ],
+        [f"<user-memory-input>{VEGAN}</user-memory-input>\n{KETTLE}", f"<user-memory-input> is a mark. {VEGAN}"],
+    ),
     "a prompt that quotes how a summary begins": (
         [user(1, "This session is being continued from a previous conversation that ran out of context. Who says so?")],
         ["This session is being continued from a previous conversation that ran out of context. Who says so?"],
