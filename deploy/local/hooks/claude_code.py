@@ -47,11 +47,13 @@ _OF_SERVERS: Final = "mcp__"
 _REFUSED: Final = ("The user doesn't want to", "Permission for this tool use was denied")
 # In one line, what became of the tool; then the words. The output of a tool that has failed begins otherwise.
 _WORDS: Final = r"(?s)(?!Error|Exit code)[^\n]*\b[Tt]he user said:\n(.+)"
-# What it writes around such words: a note to its model, and questions that a person has left open.
+# What it writes around such words: a note to its model, and questions that a person has left open. Each has a label
+# below it; other lines that begin so are a person's list.
 _NOTE: Final = "\n\nNote: The user's next message may contain a correction or preference."
 _CLARIFIED: Final = "The user wants to clarify these questions.\n"
-_QUESTION: Final = r'(?ms)^- "([^\n]*)"\n(.*?)(?=^- "|\Z)'
+_ASKED: Final = "Questions asked:\n"
 _LABEL: Final = r"(?m)^  (?:Answer: |User notes: |\(No answer provided\)(?:\n|\Z))"
+_QUESTION: Final = rf'(?ms)^- "((?:(?!\n- ").)*?)"\n(?={_LABEL.removeprefix("(?m)")})'
 _GOES_ON: Final = (
     "This session is being continued from a previous conversation that ran out of context. The conversation is "
     "summarized below:"
@@ -274,9 +276,19 @@ def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]
 
 
 def _clarified(words: str) -> str:
-    """Return the questions that have an answer or a note, of those that a person wants to talk about."""
-    several = ((question, re.sub(_LABEL, "", rest).strip()) for question, rest in re.findall(_QUESTION, words))
-    return "\n\n".join(f"{question}\n{given}" for question, given in several if given)
+    """Return the questions that have an answer or a note, of those that a person wants to talk about, and free words.
+
+    Where there is no question, return all as it is.
+    """
+    _, is_asked, rest = words.partition(_ASKED)
+    before, *several = re.split(_QUESTION, rest if is_asked else words)
+    if not several:
+        return words
+    texts = [before.strip()] if is_asked else []
+    for question, below in zip(several[::2], several[1::2], strict=True):
+        given = re.sub(_LABEL, "", below).strip()
+        texts += [f"{question}\n{given}"] if given else []
+    return "\n\n".join(filter(None, texts))
 
 
 def _answers(tool_result: Mapping[str, Any]) -> Iterator[str]:

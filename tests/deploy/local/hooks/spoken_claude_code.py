@@ -190,6 +190,29 @@ CLAUDE_CODE_SAID: dict[str, tuple[list[Line], list[str]]] = {
         ],
         [f'Which "best" tea?\n{TEA}\nNot hot.\n\nWhose?\nAda\'s.'],
     ),
+    "questions with a list of a person's own between": (
+        [
+            tool(1, "AskUserQuestion"),
+            result(
+                2,
+                f'{REFUSED}{CLARIFY}- "Which DB?"\n  User notes: I want three things:\n- "fast" reads first\n'
+                '- "safe" writes\n- cheap\n- "Colour?"\n  Answer: red',
+                is_error=True,
+            ),
+        ],
+        ['Which DB?\nI want three things:\n- "fast" reads first\n- "safe" writes\n- cheap\n\nColour?\nred'],
+    ),
+    "a question of several lines and free words before it": (
+        [
+            tool(1, "AskUserQuestion"),
+            result(2, f'{REFUSED}{CLARIFY}{VEGAN}\n- "Which\n"best" tea?"\n  Answer: {TEA}', is_error=True),
+        ],
+        [f'{VEGAN}\n\nWhich\n"best" tea?\n{TEA}'],
+    ),
+    "free words in the place of questions": (
+        [tool(1, "AskUserQuestion"), result(2, f"{REFUSED}{CLARIFY.partition('    ')[0]}{VEGAN}", is_error=True)],
+        [f"{CLARIFY.partition('    ')[0]}{VEGAN}"],
+    ),
     "questions that nobody has answered": (
         [
             tool(1, "AskUserQuestion"),
