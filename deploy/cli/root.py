@@ -126,13 +126,14 @@ COMMANDS: Mapping[str, Lazy] = {
 }
 
 
-# Words that people type first for a command of another name.
+ERASING: Final = "purge, which erases for good"
+# Words that people type first for a command of another name, and what they may not expect of it.
 OTHER_WORDS: Final = {
     "start": "up", "run": "up", "serve": "up", "stop": "down", "kill": "down", "quit": "down", "launch": "up",
-    "init": "up", "setup": "up", "server": "up", "exit": "down", "restart": "down, then engramq up",
+    "init": "up", "setup": "up", "server": "up", "exit": "down", "restart": "down, then 'up'",
     "help": "--help", "version": "--version", "logs": "status", "tail": "status", "upgrade": "migrate",
-    "load": "import", "ingest": "import", "dump": "export", "copy": "backup", "clean": "purge", "reset": "purge",
-    "clear": "purge", "rename": "projects rename", "memories": "list", "all": "list", "count": "projects",
+    "load": "import", "ingest": "import", "dump": "export", "copy": "backup", "clean": ERASING, "reset": ERASING,
+    "clear": ERASING, "rename": "projects rename", "memories": "list", "all": "list", "count": "projects",
     "note": "store", "create": "store", "insert": "store", "read": "show", "dashboard": "ui", "settings": "doctor",
     "config": "doctor", "similar": "duplicates", "conflicts": "contradictions", "tokens": "token list",
     "users": "token list", "wishes": "standing", "approve": "promote", "trust": "promote",
@@ -182,7 +183,8 @@ class LazyGroup(click.Group):
         if args[0] not in COMMANDS:
             near = [OTHER_WORDS[args[0]]] if args[0] in OTHER_WORDS else get_close_matches(args[0], COMMANDS, n=1)
             if near:
-                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+                meant, *more = near[0].split(", ")
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join((repr(meant), *more))}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature

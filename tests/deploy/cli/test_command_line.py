@@ -270,10 +270,8 @@ def test_a_command_that_is_misspelt_is_told_the_one_that_is_meant(capsys: pytest
         ("find", "search"),
         ("delete", "forget"),
         ("edit", "supersede"),
-        ("restart", "down, then engramq up"),
         ("help", "--help"),
         ("version", "--version"),
-        ("reset", "purge"),
         ("dump", "export"),
         ("load", "import"),
         ("upgrade", "migrate"),
@@ -287,6 +285,20 @@ def test_what_people_type_first_is_answered_with_the_right_command(
 ) -> None:
     assert main([typed, "x"]) == ExitCode.MISUSED
     assert f"No such command {typed!r}. Did you mean {meant!r}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ("restart", "Did you mean 'down', then 'up'?"),
+        *[(word, "Did you mean 'purge', which erases for good?") for word in ("reset", "clear", "clean")],
+    ],
+)
+def test_a_word_that_means_more_or_worse_than_a_command_is_answered_with_that(
+    typed: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed]) == ExitCode.MISUSED
+    assert capsys.readouterr().err.rstrip().endswith(f"No such command {typed!r}. {sentence}")
 
 
 def test_every_other_word_leads_to_a_command_and_is_none() -> None:
