@@ -302,7 +302,7 @@ class Sets:
     def _root(self, identifier: str) -> str:
         parent = self._parents.setdefault(identifier, identifier)
         while parent != identifier:
-            # Halves the way for whoever comes next.
+            # The next look has half the way.
             self._parents[identifier] = above = self._parents[parent]
             identifier, parent = above, self._parents[above]
         return identifier

@@ -266,8 +266,8 @@ def _content(words: tuple[str, ...]) -> str:
 def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **fields: Any) -> ExitCode:
     """Keep one memory, and print its id.
 
-    The words of CONTENT need no quotation marks; without any, or as -, it is read from standard input. It names similar
-    memories that are stored already.
+    The words of CONTENT need no quotation marks; without any, or as -, it is read from standard input. The command
+    names similar memories that are stored already.
     """
     memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
     with open_client(namespace) as gateway:

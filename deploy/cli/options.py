@@ -135,10 +135,10 @@ STATE: Final = _words("state", MemoryState, "Default: active and pending.")
 VERIFICATION: Final = _words("verification", Verification, "Default: all but rejected.")
 TAG: Final = click.option("--tag", "tags", metavar="TAG", multiple=True, help="Repeat it for several: all of them.")
 PROJECT: Final = click.option(
-    "--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else what is in none. '*': every project."
+    "--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else what is in no project. '*': every project."
 )
 ONLY: Final = click.option(
-    "--only", "project_only", is_flag=True, help="Only of that project, without memories of none."
+    "--only", "project_only", is_flag=True, help="Only of that project, without memories that are in no project."
 )
 PRIVATE: Final = click.option(
     "--private/--shared",

@@ -34,7 +34,9 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--created-by", metavar="NAME", type=name, help="The principal who stored them.")
 @click.option("--source-type", metavar="NAME", type=name, help="As it was given when they were stored.")
 @click.option("--thread", metavar="NAME", type=name, help="Their conversation or document.")
-@click.option("--project", metavar="NAME", type=name, help="Their project; memories of none are not meant.")
+@click.option(
+    "--project", metavar="NAME", type=name, help="Their project; memories that are in no project are not meant."
+)
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="Where they are.")
 @click.option("--since", metavar="TIME", type=parse_time, help="Stored from this date, or time with a zone, on.")
 @click.option("--until", metavar="TIME", type=end_time, help="Stored up to this date or time; included.")

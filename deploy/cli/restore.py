@@ -20,7 +20,7 @@ OF_MEMORIES: Final = ("reason", "namespace")
 
 @click.command("restore")
 @click.argument("meant", metavar="ID_OR_FILE")
-@click.option("--force", is_flag=True, help="For a backup: move aside within the home what it holds.")
+@click.option("--force", is_flag=True, help="For a backup, where the home holds something: move that aside within it.")
 @click.option(
     "--trust-code", is_flag=True, help="For a backup: restore it though its database can run other code than engramq's."
 )
