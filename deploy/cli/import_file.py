@@ -283,6 +283,8 @@ def _open_input(path: Path | None) -> Iterator[IO[bytes] | _StandardInput]:
             yield standard
         return
     try:
+        if path.is_char_device():  # as /dev/zero, whose first line never ends
+            raise CommandFailed(f"{path} is a device, no file; - stands for standard input.", ExitCode.MISUSED)
         file = path.open("rb")
     except OSError as problem:
         raise CommandFailed(f"{path} cannot be read: {problem.strerror or problem}.") from None

@@ -208,6 +208,12 @@ async def test_nothing_is_guessed(
     assert told in capsys.readouterr().err
 
 
+async def test_a_device_is_no_file_of_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    for options in ((), ("--dry-run",), ("--format", "csv"), ("--format", "jsonl", "--dry-run")):
+        assert await bring_in(Path("/dev/zero"), *options) == ExitCode.MISUSED
+        assert "/dev/zero is a device" in capsys.readouterr().err
+
+
 async def test_a_folder_and_a_pipe_are_no_files_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path, how, told in (
         (tmp_path, (), "The format of this folder is not certain"),
