@@ -330,5 +330,13 @@ async def test_a_question_of_what_was_is_told_how_to_see_it(agent: Agent) -> Non
     )
     assert await notice("What was the rent of the studio in 2025?") == f'{said}, as_of="2025-12-31" what held then.'
     assert await notice("What used to be the rent of the studio?") == f"{said}."
+    assert await notice("What was the rent of the studio before?") == f"{said}."
+    # The memory that was replaced held from 2025 on, and no search of an earlier day shows it.
+    assert await notice("What was the rent of the studio in 2024?") == f"{said}."
     assert await notice("What is the rent of the studio?") is None
+    assert await notice("What is the rent of the studio before taxes?") is None
+    assert await notice("What is the rent of the studio used to pay?") is None
+    await agent.call("verify_memory", memory_id=old["id"], verification="rejected")
+    assert await notice("What used to be the rent of the studio?") is None
+    await agent.call("verify_memory", memory_id=old["id"], verification="unverified")
     assert await notice("What was the rent of the studio in 2025?", as_of="2025-12-31") is None

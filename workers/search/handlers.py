@@ -6,8 +6,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -20,7 +22,7 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import EVERY_PROJECT, LIKELY, Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.lookups import array
-from engramq.workers.db.memory_rows import mark_visibility
+from engramq.workers.db.memory_rows import mark_visibility, visible_now
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
@@ -36,7 +38,6 @@ from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import CANDIDATES, QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
-from engramq.workers.search.question import Question
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import Lift, Search, SearchResult, filters_of, question_of
 from engramq.workers.search.wishes import Wishes
@@ -84,8 +85,12 @@ HITS: Final = ("hit", "hits")
 LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
 EARLIER_IN: Final = 3  # of the first hits one may have replaced what is asked for
+# "What must I do before the rebuild?" and "What is the key used to sign?" ask of nothing earlier.
 _EARLIER: Final = re.compile(
-    r"\b(?:previous(?:ly)?|former(?:ly)?|used\s+to|original(?:ly)?|earlier|before|prior)\b", re.IGNORECASE
+    r"\b(?:previous(?:ly)?|former(?:ly)?|originally|(?:had|was|were)\s+before)\b"
+    r"|\A(?:(?!\b(?:is|are|was|were|be|been|being)\b).)*\bused\s+to\b"
+    r"|\b(?:before|earlier)(?:\s+(?:that|then|this))?(?:\s*,|\W*\Z)",
+    re.IGNORECASE | re.DOTALL,
 )
 REPLACED: Final = "{id} replaced an earlier memory: include_superseded=true shows it too{then}."
 HELD_THEN: Final = ', as_of="{day}" what held then'
@@ -196,8 +201,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
     if command.as_of is UNSET and not command.include_superseded:
-        read_question = partial(question_of, command, filters_of(command, None), context.settings.timezone)
-        notices.append(point_to_earlier(memories, read_question))
+        notices.append(await point_to_earlier(memories, command, context))
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading. Unlikely hits, which people see, do not count.
     untrusted, unlikely = context.envelope.principal.untrusted, command.min_relevance == 0
@@ -241,16 +245,30 @@ def _hint(result: SearchResult) -> str | UnsetType:
     return NO_SURE_ANSWER.format(hits, result.best_left_out)
 
 
-def point_to_earlier(memories: Sequence[Memory], read_question: Callable[[], Question]) -> str | UnsetType:
-    """Return how to see what a hit has replaced, where the question is of a time before it, or of what was before."""
+async def point_to_earlier(memories: Sequence[Memory], command: SearchMemories, context: Context) -> str | UnsetType:
+    """Return how to see what a hit has replaced, where the question is of a time before it, or of what was before.
+
+    Nothing is said where nothing replaced can be shown, nor `as_of` where none of it held then.
+    """
     replacing = next((memory for memory in memories[:EARLIER_IN] if memory.supersedes is not None), None)
     if replacing is None:
         return UNSET
-    question = read_question()
+    filters, zone = filters_of(command, None), context.settings.timezone
+    question = question_of(command, filters, zone)
     day = question.last_day
-    if day is not None and day.isoformat() < (replacing.valid_from or replacing.created_at)[:10]:
-        return REPLACED.format(id=replacing.id, then=HELD_THEN.format(day=day))
-    return REPLACED.format(id=replacing.id, then="") if day is None and _EARLIER.search(question.text) else UNSET
+    if day is not None and day.isoformat() >= (replacing.valid_from or replacing.created_at)[:10]:
+        return UNSET
+    if day is None and not _EARLIER.search(question.text):
+        return UNSET
+    moment = None if day is None else datetime.combine(day, datetime.min.time(), zone)  # as `as_of` takes a day
+    asked = visible_now(filters.partitions) | {"as_of": moment, "id": UUID(replacing.id)}
+
+    async def read_replaced(tx: Transaction) -> Sequence[bool]:
+        return [row["held"] for row in await tx.rows("replaced_by_hit", **asked)]
+
+    held = await context.store.read(context.envelope.namespace, read_replaced)
+    then = HELD_THEN.format(day=day) if any(held) else ""
+    return REPLACED.format(id=replacing.id, then=then) if held else UNSET
 
 
 async def _more(command: SearchMemories, context: Context, result: SearchResult) -> MoreNamed | UnsetType:

@@ -24,6 +24,12 @@ select json_build_object(
      ) u)
 )::text
 
+-- name: replaced_by_hit
+-- Whether each memory held, at %(as_of)s, that the memory %(id)s replaced and that can be shown.
+select coalesce({held}, false) as held
+from memories m
+where m.tenant = %(tenant)s and m.superseded_by = %(id)s and m.partition = any(%(partitions)s::text[]) and not {withdrawn}
+
 -- name: search_linked
 -- Those of some memories that the search may find, measured as candidates are.
 {as_json}
