@@ -79,7 +79,8 @@ class Match:
 
     @property
     def has_article(self) -> bool:
-        return _THE.search(self.found.string, 0, self.found.start()) is not None
+        start = self.found.start()
+        return _THE.search(self.found.string, max(0, start - 8), start) is not None
 
     @property
     def is_whole(self) -> bool:

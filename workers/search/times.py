@@ -154,7 +154,7 @@ def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
                     is_next,
                     is_of_week,
                     is_of_week
-                    and _THE.search(text, 0, start) is not None
+                    and _THE.search(text, max(0, start - 8), start) is not None
                     and _BESIDE_ELSE.match(text, end) is not None,
                 )
                 break
