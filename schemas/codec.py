@@ -43,6 +43,14 @@ decode_envelope: Final[Callable[[bytes], Envelope]] = partial(decoded, msgspec.m
 decode_answer: Final[Callable[[bytes], Answer]] = partial(decoded, msgspec.msgpack.Decoder(Answer))
 
 
+def count_stop(envelope: bytes) -> bytes:
+    """Return an encoded envelope that a stop interrupted once more; what a newer version has written in it stays."""
+    fields = msgspec.msgpack.decode(envelope)
+    return msgspec.msgpack.encode(
+        {**fields, "attempt": fields.get("attempt", 1) + 1, "stops": fields.get("stops", 0) + 1}
+    )
+
+
 class _Word(msgspec.Struct):
     type: str
 

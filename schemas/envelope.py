@@ -50,7 +50,8 @@ AUDITED_TOGETHER: Final = "together"  # among the new values of an entry in the 
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command on its way. A retry is a new copy with a higher `attempt`.
+    """A command on its way. A retry is a new copy with a higher `attempt`; `stops` of those before ended because their
+    worker was stopped.
 
     Times are seconds since the epoch, by the clock of Redis. `deadline` is when the asker stops waiting: a read past it
     is dropped, a write is not. `session`: "" where the caller named none; then there are no breadcrumbs, and the call
@@ -72,6 +73,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     issued_at: float = 0.0
     deadline: float = 0.0
     attempt: int = 1
+    stops: int = 0
     reply_to: str = ""
     idempotency_key: str | None = None
     fingerprint: str = ""

@@ -6,18 +6,22 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
+from engramq.schemas.codec import decode_job, encode, encode_job
 from engramq.schemas.commands import Ping, Stored, StoreMemory
 from engramq.schemas.connection import EXCHANGE_S, RedisConnection
-from engramq.schemas.envelope import Answer
+from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.keys import TRIES_KEY
+from engramq.schemas.ids import uuid7
+from engramq.schemas.keys import JOB_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Assignment, Completion
+from engramq.workers.queue.job import MAX_TRIES
 from engramq.workers.queue.worker import POLL_S
-from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put, send
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put, send
 from tests.queue.worker_process import a_memory
 
 
@@ -84,6 +88,54 @@ async def test_a_write_that_was_stopped_midway_is_never_refused_as_not_applied(s
     assert isinstance(answer, Answer)
     assert isinstance(answer.reply, Stored), answer
     assert attempts == [1, 2, 3]
+
+
+@pytest.mark.promise("QP-10")
+async def test_a_write_that_was_stopped_often_still_has_its_tries(stage: Stage) -> None:
+    began, failed = asyncio.Queue[int](), asyncio.Event()
+
+    async def store(assignment: Assignment) -> Completion:
+        """Be stopped as often as a command may be tried; then fail, then work."""
+        began.put_nowait(assignment.envelope.attempt)
+        if assignment.envelope.attempt <= MAX_TRIES:
+            await asyncio.Event().wait()
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("unexpected")
+        return Completion(Stored(stored=a_memory("x")))
+
+    actor = an_actor(echo, store, kind=WorkerKind.EMBEDDING)
+    sending = asyncio.create_task(send(await stage.bus(), StoreMemory(content="x")))
+    for attempt in range(1, MAX_TRIES + 1):
+        worker = await stage.workers(actor, grace_s=0.01)
+        assert await began.get() == attempt
+        await worker.stop()
+    await stage.workers(actor)
+    answer = await sending
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.reply, Stored), answer
+
+
+@pytest.mark.promise("QP-10")
+async def test_a_stopped_write_keeps_what_a_newer_gateway_has_written_in_it(stage: Stage) -> None:
+    began = asyncio.Event()
+
+    async def store(_assignment: Assignment) -> Completion:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    kind = WorkerKind.EMBEDDING
+    envelope = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=StoreMemory(content="x"))
+    newer = {**msgspec.msgpack.decode(encode(envelope)), "of_a_newer_version": [1, "a"]}
+    job = stage.keys.job_id(envelope.id, 1, kind, NAMESPACE)
+    await stage.enqueue(job, encode_job([msgspec.msgpack.encode(newer)], 0), bound=9, kind=kind)
+    worker = await stage.workers(an_actor(echo, store, kind=kind), grace_s=0.01)
+    await began.wait()
+    await worker.stop()
+    (job_id,) = await stage.redis.zrange(stage.keys.of[kind].mailbox, 0, -1)
+    (left,) = decode_job(await stage.redis.get(JOB_KEY + job_id.decode()))
+    assert msgspec.msgpack.decode(left) == {**newer, "attempt": 2, "stops": 1}
 
 
 @pytest.mark.promise("QP-10")

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.clocks import clock
-from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode, word_of
+from engramq.schemas.codec import DecodeError, count_stop, decode_envelope, decode_job, encode, word_of
 from engramq.schemas.commands import FORMER_TOOLS, WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
@@ -82,7 +82,7 @@ class ClaimedJob:
     redis_ahead_s: float
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
-    _begun: dict[str, Envelope] = field(default_factory=dict)  # writes that may have been applied
+    _begun: set[str] = field(default_factory=set)  # writes that may have been applied
     _namespace: str = ""  # of its commands, where namespaces take turns; else of one of them
     _served: int = 0  # commands that were settled for good
     _results: list[Result] = field(default_factory=list)  # not settled yet
@@ -197,7 +197,7 @@ class ClaimedJob:
                 async with self.resources.permits:
                     began = clock()
                     if envelope.command.write:
-                        self._begun[envelope.id] = envelope
+                        self._begun.add(envelope.id)
                     if subject.span is not None:
                         past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (began - came))
                     result, word = await self._result_of(envelope, began)
@@ -214,13 +214,14 @@ class ClaimedJob:
 
     async def _result_of(self, envelope: Envelope, began: float) -> tuple[Result, str]:
         """Return what came of a command, and the word for it: DONE, RETRIED, SET_ASIDE, or the code of its refusal."""
-        spec, tries = self.resources.spec, envelope.attempt + self.tries - 1
+        spec, attempt = self.resources.spec, envelope.attempt + self.tries - 1
+        tries = attempt - envelope.stops
         runner = spec.runners.get(type(envelope.command))
         if runner is None:
             error, message = "UnknownCommand", "This worker has no handler for the command."
             return self._given_up(envelope, tries, error, message), SET_ASIDE
         # A worker that takes over from a dead one learns that this is another try.
-        tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
+        tried = envelope if attempt == envelope.attempt else msgspec.structs.replace(envelope, attempt=attempt)
         waited_for = spec.activity.serving() if envelope.reply_to else nullcontext()
         counted = spec.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for
         patience_s = envelope.deadline - began - self.redis_ahead_s if envelope.deadline else math.inf
@@ -250,7 +251,7 @@ class ClaimedJob:
 
         Its caller may have been answered `pending`, which the settlement knows: then it is tried again.
         """
-        if tries > 1:
+        if tries + envelope.stops > 1:
             return _retry(envelope, tries, fault.code)
         return replace(_another_try(envelope, tries), answer=_refuse(envelope, fault).answer, if_heard=True)
 
@@ -276,7 +277,8 @@ class ClaimedJob:
         """Write the results so far; the last time the job ends, and commands without a result are put back.
 
         Each becomes a job of its own, due at once: a job is named after its first command, and get_command looks for
-        any other one under its own name. Orderly put back, they have not used up a try.
+        any other one under its own name. Orderly put back, they have not used up a try: a write that had begun is known
+        to have been stopped.
         """
         results, letters = list(self._results), list(self._letters)
         settlement = Settlement(self.resources.keys, self.resources.spec.kind)
@@ -288,7 +290,8 @@ class ClaimedJob:
             with_result = {result.envelope.id for result in results}
             for command_id, raw in self.open.items():
                 if command_id not in with_result:
-                    settlement.put_back(self._namespace, command_id, self._as_begun(command_id, raw), self.tries - 1)
+                    left = count_stop(raw) if command_id in self._begun else raw
+                    settlement.put_back(self._namespace, command_id, left, self.tries - 1)
         served = self._served + settlement.ended
         uses = await self._write(settlement, settlement.pack(self.job_id, self.lease.token, served if last else None))
         for follow_up in settlement.gathered:
@@ -302,11 +305,6 @@ class ClaimedJob:
                 with about(envelope.traceparent, envelope.id):
                     use = uses.get(session_of(envelope))
                     self.resources.background.start(partial(result.completion.after_reply, use), envelope.id)
-
-    def _as_begun(self, command_id: str, raw: bytes) -> bytes:
-        """Return a command that is put back, encoded: a write that was stopped midway has been tried."""
-        begun = self._begun.get(command_id)
-        return raw if begun is None else encode(msgspec.structs.replace(begun, attempt=begun.attempt + 1))
 
     async def _write(self, settlement: Settlement, packed: bytes) -> dict[Session, SessionUse]:
         """Write the settlement, `packed`, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
@@ -348,7 +346,7 @@ def _retry(envelope: Envelope, tries: int, error: str) -> Result:
 
 def _another_try(envelope: Envelope, tries: int) -> Result:
     delay_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(tries - 1, 10))
-    retry = msgspec.structs.replace(envelope, attempt=tries + 1)
+    retry = msgspec.structs.replace(envelope, attempt=tries + envelope.stops + 1)
     return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
 
