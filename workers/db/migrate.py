@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady, Reason, Schema, missing, packaged
+from engramq.workers.db.readiness import NotReady, Reason, Schema, missing, packaged, require_utf8
 
 CREATE_TABLE: Final = sql("create_schema_migrations")
 WAS_MIGRATED: Final = sql("was_migrated")
@@ -43,6 +43,7 @@ async def migrate(database_url: str, *, wait_s: float = 0.0, schema: Schema | No
     try:
         async with connection:
             refuse_older(connection.info.server_version)
+            require_utf8(connection)
             applied = []
             while (name := await _apply_next(connection, known)) is not None:
                 applied.append(name)

@@ -173,8 +173,19 @@ async def require_own_session(
         raise NotReady("A pooler is before the database, and this takes a session of the server's own.", recovery)
 
 
+def require_utf8(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Return if the database holds texts in UTF-8; raises NotReady where it lacks characters, or keeps bytes alone."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in (None, "UTF8"):  # a pooler may leave it out
+        raise NotReady(
+            f"The database's encoding is {encoding}; engramq needs UTF8.",
+            "Nothing was changed. Make one for it: CREATE DATABASE engramq TEMPLATE template0 ENCODING 'UTF8'.",
+        )
+
+
 async def check_schema(connection: psycopg.AsyncConnection[Any]) -> None:
     """Return if the schema is this version's; raises NotReady naming both otherwise, or psycopg.Error."""
+    require_utf8(connection)
     try:
         behind = await missing(connection, packaged())
     except psycopg.errors.InsufficientPrivilege:  # the table was made by hand: schema.sql grants it

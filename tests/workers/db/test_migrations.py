@@ -62,6 +62,20 @@ async def test_two_processes_and_two_tasks_at_once_apply_it_once(empty_database:
     assert rows(empty_database, "select version, name from schema_migrations") == [(packaged().version, "schema")]
 
 
+@pytest.mark.promise("OP-5")
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_of_another_encoding_is_refused_by_its_name(servers: TestServers, encoding: str) -> None:
+    name = f"encoded_{encoding}_{os.getpid()}".lower()
+    servers.administer(f"create database {name} template template0 encoding '{encoding}' locale 'C'")
+    try:
+        with pytest.raises(NotReady, match=rf"encoding is {encoding}; engramq needs UTF8"):
+            await migrate(servers.url(name))
+        with pytest.raises(NotReady, match=rf"encoding is {encoding}; engramq needs UTF8"):
+            await Store.open(servers.url(name))
+    finally:
+        servers.administer(f"drop database {name} with (force)")
+
+
 async def test_two_databases_of_one_cluster_can_be_migrated_at_once(
     empty_database: Database, servers: TestServers
 ) -> None:
