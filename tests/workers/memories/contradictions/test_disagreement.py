@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from engramq.workers.memories import disagreement as disagreement_module
 from engramq.workers.memories.contradictions import pairs_that_may_disagree
-from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
+from engramq.workers.memories.disagreement import PIECE_CHARS, READ_CHARS, Pieces, _KeptTexts, disagreement
 from tests.workers.memories.contradictions.notes import template_notes
 
 log = logging.getLogger(__name__)  # of the figures: pytest -rP shows them
@@ -178,3 +179,18 @@ def test_who_was_never_somewhere_is_denied_by_a_visit_in_other_words(never: str,
 def test_no_visit_of_others_or_elsewhere_or_to_come_denies_that_one_was_never_there(never: str, other: str) -> None:
     assert disagreement(never, other) is None
     assert disagreement(other, never) is None
+
+
+def test_what_texts_state_is_kept_for_so_many_characters_and_the_last_used_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = "The server has 16 GB. " * 60
+    monkeypatch.setattr(disagreement_module, "KEPT_CHARS", 3 * READ_CHARS)
+    texts = _KeptTexts()
+    first, second = texts.read(f"{long}1"), texts.read(f"{long}2")
+    for number in range(3, 9):
+        texts.read(f"{long}{number}")
+        assert texts.read(f"{long}1") is first
+    assert texts.characters == 3 * READ_CHARS
+    assert texts.read(f"{long}2") is not second
+    assert texts.characters == 3 * READ_CHARS
