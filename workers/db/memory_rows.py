@@ -10,6 +10,7 @@ from copy import copy
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
+from sys import getsizeof
 from typing import Any, Final, Generic, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
@@ -63,6 +64,10 @@ BETWEEN_TURNS_S: Final = 0.1
 BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
 
 KNOWN_BYTES: Final = 4_000  # of a memory, as JSON, that is kept to be shown again: metadata may have 64 KB
+# Bytes of Python's for one of JSON, measured on CPython 3.11: 2 to 3 of a memory without content and metadata, 4 to 16
+# of metadata, where objects in objects take the most.
+ROW_FACTOR: Final = 3
+METADATA_FACTOR: Final = 16
 
 END_CHARS: Final = 60  # of each end, which may be the content of a memory
 
@@ -164,17 +169,19 @@ _visible: Final[msgspec.json.Decoder[_Visible[Any]]] = msgspec.json.Decoder(_Vis
 
 
 class Known(NamedTuple):
-    """A memory as it was read, and the version of its rows."""
+    """A memory as it was read, the version of its rows, and about what it takes in memory."""
 
     version: str
     memory: Memory
+    size_bytes: int
 
 
 class KnownMemories:
-    """The memories that were read last, so many at `most`; `visible_by_id` sends again only what has changed."""
+    """The memories that were read last, `most` bytes of them; `visible_by_id` sends again only what has changed."""
 
     def __init__(self, most: int = 0) -> None:
         self._most = most
+        self.size_bytes = 0
         self._known: OrderedDict[str, Known] = OrderedDict()
 
     def __len__(self) -> int:
@@ -191,17 +198,30 @@ class KnownMemories:
         visible, memories = _visible.decode(answer), dict[str, Memory]()
         for row in visible.rows or ():
             memory = memories[row.id] = memory_from_json(row)
-            if self._most and len(msgspec.json.encode(memory)) <= KNOWN_BYTES:
-                self._known[row.id] = Known(row.version, copy(memory))
+            if self._most and (length := len(msgspec.json.encode(memory))) <= KNOWN_BYTES:
+                self._forget(row.id)
+                self._known[row.id] = kept = Known(row.version, copy(memory), _size_of(memory, length, row.metadata))
+                self.size_bytes += kept.size_bytes
         for used in visible.known or ():
             memory = memories[used.id] = copy(known[used.id].memory)
             memory.accessed_at = None if used.accessed_at is None else format_time(used.accessed_at)
             memory.usefulness = usefulness(memory.confidence, used.helped, used.hindered)
             if used.id in self._known:
                 self._known.move_to_end(used.id)
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
+        while self.size_bytes > self._most:
+            self._forget(next(iter(self._known)))
         return memories
+
+    def _forget(self, memory_id: str) -> None:
+        if (known := self._known.pop(memory_id, None)) is not None:
+            self.size_bytes -= known.size_bytes
+
+
+def _size_of(memory: Memory, json_bytes: int, metadata: msgspec.Raw) -> int:
+    """Return about how many bytes a memory takes."""
+    in_metadata = len(bytes(metadata))
+    rest = json_bytes - in_metadata - len(memory.content.encode())
+    return getsizeof(memory.content) + METADATA_FACTOR * in_metadata + ROW_FACTOR * max(0, rest)
 
 
 def memory_from_json(row: JsonRow) -> Memory:

@@ -37,8 +37,9 @@ ROW_BYTES: Final = 900
 COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
-KNOWN_MAX: Final = 3_000  # memories that are kept as they were read, to be shown again
-KNOWN_BYTES: Final = 2_500  # of one of some 300 characters
+KNOWN_BYTES: Final = (
+    7_500_000  # of memories that are kept as they were read, to be shown again: 3 KB each, with metadata up to 35 KB
+)
 # What is kept of a memory as the query `copy_rows` has it: lists, arrays of truths and of numbers, nan for none.
 _COLUMNS: Final = ("thread", "speaker", "moment", "created_at", "told_on", "sector", "tags", "project")
 _TRUTHS: Final = ("is_trusted", "asks", "tells_self", "fits_none")
@@ -73,7 +74,7 @@ class NamespaceCopy:
         room += ROWS_AT_FIRST
         self.since, self.server, self.now = since, server, now
         self.written: dict[Hashable, str] = {}
-        self.known = KnownMemories(KNOWN_MAX)
+        self.known = KnownMemories(KNOWN_BYTES)
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
@@ -100,7 +101,7 @@ class NamespaceCopy:
     def size_bytes(self) -> int:
         """About what the copy takes in memory."""
         rows = ROW_BYTES * len(self._ids) + WORD_BYTES * self._words + TAG_BYTES * self._tags
-        return COPY_BYTES + rows + self._vectors.nbytes + self._piece_bytes + KNOWN_BYTES * len(self.known)
+        return COPY_BYTES + rows + self._vectors.nbytes + self._piece_bytes + self.known.size_bytes
 
     @property
     def is_worn(self) -> bool:

@@ -33,9 +33,10 @@ from engramq.workers.db.vectors import Sizes, pack, unpack
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
+from engramq.workers.search import namespace_copy
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.copies import Copies, CurrentCopy
-from engramq.workers.search.namespace_copy import KNOWN_BYTES, KNOWN_MAX, NamespaceCopy
+from engramq.workers.search.namespace_copy import KNOWN_BYTES, NamespaceCopy
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import SPEAKER
 from engramq.workers.search.spans import MONTHS
@@ -321,6 +322,24 @@ async def test_what_is_shown_again_is_read_again_if_changed(scene: Scene, monkey
     assert [call.args[0].id for call in read.call_args_list[2:]] == [first] * 2, "what is large is not kept"
 
 
+async def test_what_is_kept_to_be_shown_again_is_bounded_by_bytes_which_its_copy_counts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespace_copy, "KNOWN_BYTES", 60_000)
+    full = {f"key {number}": [number] for number in range(150)}
+    for number in range(3):
+        await scene.keep(f"The kettle {number} whistles", metadata=full)
+    copies, command = Copies(scene.world.store, Sizes()), SearchMemories(query="which kettle whistles")
+    await copied(copies, TRUSTED)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
+    assert proven is not None
+    before = proven.copy.size_bytes
+    for _ in range(2):
+        assert len(await found(scene, command, proven)) == 3
+    assert (len(proven.known), proven.known.size_bytes <= 60_000) == (1, True), "each takes more than 30 KB"
+    assert proven.copy.size_bytes - before == proven.known.size_bytes > 30_000
+
+
 async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
     """It has an older transaction id than those that the copy has seen."""
     kept = await scene.keep("The red kettle whistles")
@@ -497,4 +516,4 @@ def row(number: int) -> dict[str, Any]:
 def test_as_many_memories_as_are_copied_fit_into_one_copy() -> None:
     copy = NamespaceCopy("1", "server", 0.0)
     copy.put(row(number) for number in range(module.ROWS_MAX))
-    assert (len(copy), copy.size_bytes + KNOWN_MAX * KNOWN_BYTES <= module.COPY_BYTES_MAX) == (20_000, True)
+    assert (len(copy), copy.size_bytes + KNOWN_BYTES <= module.COPY_BYTES_MAX) == (20_000, True)
