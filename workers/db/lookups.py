@@ -47,7 +47,7 @@ async def look_up(
             sent.append(exchange.send(text, given, at_once=True, are_texts=True))
         await exchange.end()
     except BaseException:
-        await connection.close()  # nobody knows what is still under way on it
+        await exchange.close()
         raise
     results = [each.result for each in sent[len(around) : -1]]
     return [result.get_value(0, 0) if result is not None and result.ntuples else None for result in results]

@@ -149,12 +149,20 @@ class Exchange:
             try:
                 await self.connection.wait(self.fetch(None))
             finally:
-                for sent in self._under_way:
-                    if sent is not None and sent.span is not None:
-                        sent.span.end(psycopg.OperationalError.__name__)
+                self._end_spans()
             self.pgconn.exit_pipeline_mode()
         if self.error is not None:
             raise self.error
+
+    async def close(self) -> None:
+        """Close the connection: it is in a transaction that has failed, or nobody knows what is still under way."""
+        self._end_spans()
+        await self.connection.close()
+
+    def _end_spans(self) -> None:
+        for sent in self._under_way:
+            if sent is not None and sent.span is not None:
+                sent.span.end(psycopg.OperationalError.__name__)
 
     def _prepare(self, text: bytes, types: tuple[int, ...]) -> bytes:
         """Prepare a statement; return its name."""

@@ -156,7 +156,7 @@ async def ask(
         await exchange.end()
         return await sent.fetchall()
     except BaseException:
-        await connection.close()  # in a transaction that has failed, or nobody knows where
+        await exchange.close()
         raise
 
 
@@ -280,7 +280,7 @@ async def transaction(
         await _roll_back(connection)
         raise
     except BaseException:
-        await connection.close()  # cancelled: nobody may wait for the server now
+        await exchange.close()  # cancelled: nobody may wait for the server now
         raise
     if committed.result is None or committed.result.command_status != COMMIT.upper():
         raise psycopg.errors.InFailedSqlTransaction("the transaction had failed before its end")

@@ -1,15 +1,17 @@
 """Statements past the driver's cursors: when they travel, what becomes of an error, and what is kept prepared."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
 
 from engramq.schemas.commands import Stored, StoreMemory
+from engramq.telemetry.spans import SpanKind, Value, recorded_by, trace
 from engramq.workers.db import statements
 from engramq.workers.db.database import Store
 from engramq.workers.db.statements import Exchange, WatchedConnection
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Lookup, Transaction
 from tests.assignments import assignment
 from tests.workers.conftest import World
 
@@ -99,3 +101,40 @@ async def test_a_statement_is_prepared_once_it_was_executed_often(store: Store) 
             await exchange.end()
             counts.append(len(await (await connection.execute(PREPARED)).fetchall()))
     assert counts == [0] * statements.KEPT_FROM + [1]
+
+
+class Spans:
+    """A tracer that counts the spans that have not ended."""
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+    def begin(self, name: str, *_: Any) -> "OneSpan":
+        self.left.append(name)
+        return OneSpan(self.left, name)
+
+    def close(self) -> None:
+        """Keep nothing."""
+
+
+@dataclass
+class OneSpan:
+    left: list[str]
+    name: str
+    traceparent: str = ""
+
+    def tell(self, name: str, value: Value) -> None:
+        """Keep nothing."""
+
+    def end(self, error: str = "") -> None:
+        if self.name in self.left:
+            self.left.remove(self.name)
+
+
+async def test_spans_of_statements_end_with_their_connection(store: Store) -> None:
+    await store.look_up("a", [])
+    spans = Spans()
+    with recorded_by(spans), trace("the call", SpanKind.SERVER):
+        with pytest.raises(KeyError):  # after other statements were sent
+            await store.look_up("a", [Lookup(b"select %(missing)s::text", {})])
+        assert spans.left == ["the call"]
