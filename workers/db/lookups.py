@@ -6,6 +6,8 @@ Their values travel as text, and their answers are read as they come.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
+import psycopg
+
 from engramq.workers.db.queries import native
 from engramq.workers.db.statements import Exchange, WatchedConnection
 from engramq.workers.db.transaction import (
@@ -54,12 +56,15 @@ async def look_up(
 
 
 def _text(value: str | int | bool | None) -> bytes | None:
-    """Return a value as PostgreSQL reads it."""
+    """Return a value as PostgreSQL reads it; raises psycopg.DataError for a text with a NUL, which would end there."""
     if value is None:
         return None
     if isinstance(value, bool):
         return b"t" if value else b"f"
-    return str(value).encode()
+    text = str(value).encode()
+    if b"\0" in text:
+        raise psycopg.DataError("PostgreSQL text cannot contain NUL")
+    return text
 
 
 def array(items: Sequence[str]) -> str:

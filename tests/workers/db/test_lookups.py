@@ -46,6 +46,12 @@ async def test_a_failing_lookup_raises_and_the_next_one_works(store: Store) -> N
     assert await store.look_up("a", [Lookup(BROKEN, {"zero": 1})]) == [b"1"]
 
 
+async def test_a_text_with_a_nul_is_refused_and_never_cut(store: Store) -> None:
+    with pytest.raises(psycopg.DataError):
+        await store.look_up("a", [Lookup(ECHO, {**VALUES, "text": "before\0after"})])
+    assert len(await store.look_up("a", [Lookup(ECHO, VALUES)])) == 1
+
+
 async def test_statements_outlive_a_transaction_that_was_undone(store: Store) -> None:
     async def refuse(tx: Transaction) -> None:
         await tx.rows(b"select 1 as one")
