@@ -31,6 +31,8 @@ SYSTEM: Final = {"db.system.name": "postgresql"}
 KEPT_MAX: Final = 300  # statements that a connection keeps prepared, or counts
 KEPT_FROM: Final = 5  # executions of a statement that is not kept from the first one on
 
+_WIDTHS: Final = {21: 2, 23: 4, 20: 8}  # bytes of integers, by the number of their type
+
 _FAILED: Final = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
 _numbers: Final = itertools.count()  # a name is never used twice, whatever became of the first statement
 
@@ -44,6 +46,25 @@ class Session:
     def __init__(self, connection: "WatchedConnection") -> None:
         self.converter = Transformer(connection)
         self.known: OrderedDict[tuple[bytes, tuple[int, ...]], bytes | int] = OrderedDict()
+        self.types: dict[bytes, tuple[int, ...]] = {}  # that the values of a text had last
+
+    def keep_types(self, text: bytes, values: list[Buffer | None], types: tuple[int, ...]) -> tuple[int, ...]:
+        """Give values the types that those before had where only null or fewer digits differ: one statement takes both.
+
+        Returns the types, and changes the values, which are as PostgreSQL takes them.
+        """
+        before = self.types.get(text, types)
+        if before != types:
+            kept = list(types)
+            for place, (value, own, former) in enumerate(zip(values, types, before, strict=True)):
+                if value is None:
+                    kept[place] = former
+                elif _WIDTHS.get(own, 0) == len(value) < _WIDTHS.get(former, 0):
+                    number = int.from_bytes(value, "big", signed=True)
+                    values[place], kept[place] = number.to_bytes(_WIDTHS[former], "big", signed=True), former
+            types = tuple(kept)
+        self.types[text] = types
+        return types
 
 
 class WatchedConnection(psycopg.AsyncConnection[Row]):
@@ -110,21 +131,32 @@ class Exchange:
         self.error: psycopg.Error | None = None
         self.pgconn.enter_pipeline_mode()
 
-    def send(self, text: bytes, values: Sequence[Any] = (), *, at_once: bool = False, are_texts: bool = False) -> Sent:
+    def send(
+        self,
+        text: bytes,
+        values: Sequence[Any] = (),
+        *,
+        at_once: bool = False,
+        are_texts: bool = False,
+        is_built: bool = False,
+    ) -> Sent:
         """Send a statement with the values of $1, $2 and so on; its error comes with the next answer waited for.
 
-        `at_once`: it is kept prepared from now on. `are_texts`: the values are as PostgreSQL reads them.
+        `at_once`: it is kept prepared from now on. `are_texts`: the values are as PostgreSQL reads them. `is_built`:
+        its text has a value in it, and will hardly be sent again.
         """
         given: Sequence[Buffer | None] = values
         types: tuple[int, ...] = ()
         formats: Sequence[int] | None = None
         if values and not are_texts:
             converter = self.session.converter
-            given = converter.dump_sequence(values, [PyFormat.AUTO] * len(values))
+            given = dumped = list(converter.dump_sequence(values, [PyFormat.AUTO] * len(values)))
             types, formats = converter.types or (), converter.formats
+            if self._prepares:
+                types = self.session.keep_types(text, dumped, types)
         length = sum([len(value) for value in given if isinstance(value, (bytes, bytearray))])
         self.connection.sent_by = max(self.connection.sent_by, time.monotonic()) + length / SLOWEST_BYTES_S
-        if not self._prepares:
+        if is_built or not self._prepares:
             self.pgconn.send_query_params(text, given, types or None, formats)
         else:
             known = self.session.known.pop((text, types), 0)
@@ -173,7 +205,8 @@ class Exchange:
 
     def _forget(self) -> None:
         """Forget the statement that was used least lately."""
-        _, known = self.session.known.popitem(last=False)
+        (text, _), known = self.session.known.popitem(last=False)
+        self.session.types.pop(text, None)
         if isinstance(known, bytes):
             self.pgconn.send_close_prepared(known)
             self._under_way.append(None)

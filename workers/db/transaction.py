@@ -200,7 +200,7 @@ class Transaction:
             return
         for name, owner in self.viewer._asdict().items():
             literal = composing.Literal(owner).as_string(self.exchange.connection)
-            self.exchange.send(f"set local app.{name} to {literal}".encode())
+            self.exchange.send(f"set local app.{name} to {literal}".encode(), is_built=True)
 
     async def limit_statements(self, seconds: float) -> None:
         """Let each statement that follows take at most so long; the server then ends it with QueryCanceled."""
@@ -260,7 +260,7 @@ async def transaction(
         if tenant != NOBODY:  # a transaction that has entered none sees nothing
             if sharded:  # Citus tells its nodes what a statement sets, not what a function does
                 # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.
-                exchange.send(ENTER_NODES % int(tenant))
+                exchange.send(ENTER_NODES % int(tenant), is_built=True)
                 await opened._show_private()
             await opened.send("enter_for_lookups" if by_keys else "enter_tenant")
         yield opened

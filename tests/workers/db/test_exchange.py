@@ -138,3 +138,30 @@ async def test_spans_of_statements_end_with_their_connection(store: Store) -> No
         with pytest.raises(KeyError):  # after other statements were sent
             await store.look_up("a", [Lookup(b"select %(missing)s::text", {})])
         assert spans.left == ["the call"]
+
+
+async def test_values_of_other_widths_and_null_take_no_statement_of_their_own(store: Store) -> None:
+    query = b"select $1 + 0 as it, coalesce($2, 'none') as text"
+    async with store._pool.connection() as connection:
+        await forget(connection)
+        found = []
+        for number, text in ((2**40, "a"), (1, None), (-(2**15), "b"), (None, "c"), (2**20, None), (7, "d")):
+            exchange = Exchange(connection)
+            sent = exchange.send(query, [number, text], at_once=True)
+            await exchange.end()
+            (row,) = await sent.fetchall()
+            found.append((row["it"], row["text"]))
+        kept = await (await connection.execute(PREPARED)).fetchall()
+    assert found == [(2**40, "a"), (1, "none"), (-(2**15), "b"), (None, "c"), (2**20, "none"), (7, "d")]
+    assert len(kept) == 1
+
+
+async def test_a_text_that_is_built_takes_no_place_of_a_statement(store: Store) -> None:
+    async with store._pool.connection() as connection:
+        await forget(connection)
+        exchange = Exchange(connection)
+        for number in range(9):
+            exchange.send(b"set local lock_timeout to %d" % number, is_built=True)
+        await exchange.end()
+        assert connection.session is not None
+        assert not connection.session.known
