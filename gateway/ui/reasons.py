@@ -13,14 +13,20 @@ from typing import Final
 REASONS: Final = tuple(
     line for line in Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines() if not line.startswith("#")
 )
-_MOST_CHARS: Final = 1000  # a longer text stays as it is: three open parts take the cube of its length
+_MOST_CHARS: Final = 1000  # a longer text stays as it is: parts within parts take the square of its length
 
 
 @cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Return the sentences with what matches each, longer ones first: "one of {} characters" before "one of {}"."""
     by_words = sorted(REASONS, key=lambda reason: (-len(reason), reason))
-    return tuple((reason, re.compile(re.escape(reason).replace(r"\{\}", "(.+?)"), re.DOTALL)) for reason in by_words)
+    return tuple((reason, re.compile(_pattern_of(reason), re.DOTALL)) for reason in by_words)
+
+
+def _pattern_of(reason: str) -> str:
+    """Return what matches a sentence. Words between two parts are where they come first, and are looked for once."""
+    first, *words = map(re.escape, reason.split("{}"))
+    return first + "".join(f"(?>(.+?){each})" for each in words[:-1]) + "".join(f"(.+?){each}" for each in words[-1:])
 
 
 def say_reason(text: str, messages: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import time
 from collections.abc import Iterator
 from typing import Final, get_args, get_type_hints
 
@@ -151,6 +152,23 @@ def test_a_reason_is_said_with_its_values_in_the_language(english: str, german: 
     tables = read_messages()
     assert say_reason(english, tables["de"]) == german
     assert say_reason(english, tables["en"]) == english
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a may have " * 30 + " " * 200 + " and has " * 30 + "(" * 60,
+        "x may have 5" + " 5 and has 5 (" * 70,
+        "a list of 1 to 2, each " * 43,
+        "x is missing." + " is missing." * 82,
+    ],
+)
+def test_a_reason_of_many_parts_takes_no_longer_than_its_text(text: str) -> None:
+    messages = read_messages()["de"]
+    say_reason("x", messages)  # which compiles the patterns
+    begun = time.process_time()
+    assert say_reason(text[:1000], messages)
+    assert time.process_time() - begun < 0.3
 
 
 @pytest.mark.parametrize(
