@@ -14,9 +14,9 @@ from engramq.deploy.cli.status import health_line
 from engramq.deploy.connect.catalogue import CLIENTS, NAME, how_started
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
-from engramq.deploy.local.holding import Left, become, end_by_signals, release, say, stay
+from engramq.deploy.local.holding import Left, become, end_by_signals, release, role_of, say, stay
 from engramq.deploy.local.home import Home, home_from
-from engramq.deploy.local.ownership import DETACHED_UP, read_ownership
+from engramq.deploy.local.ownership import DETACHED_UP, read_ownership, register_up
 from engramq.deploy.local.stack_hold import DETACHED, READY_BOUND_S, UP, StackHold, hold_stack
 from engramq.deploy.local.stdio import serve
 from engramq.deploy.local.supervisor.state import shut_down
@@ -60,8 +60,9 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
         if detach:
             holds[0].close()
             return
-        become(kind, environment, holds[0])
-        stay(home, kind, environment, holds)
+        with register_up(home, role_of(kind)) as lock:
+            become(kind, environment, holds[0], lock)
+            stay(home, kind, environment, holds)
     except Left:
         # It may come at any moment, also before there is a hold.
         if not holds:

@@ -1,13 +1,15 @@
 """Hold a stack until it is stopped on purpose, and start it again whenever it is lost: what `engramq up` does at last.
 
-It stays for weeks, so once all is said `engramq up` becomes `python -m engramq.deploy.local.holding KIND DESCRIPTOR`,
-which loads a third of its modules: 10 MB, not 21. The process and its connection, which is the hold, stay the same.
+It stays for weeks, so once all is said `engramq up` becomes `python -m engramq.deploy.local.holding KIND HOLD LOCK`,
+which loads a third of its modules: 10 MB, not 21. The process stays the same, and it keeps two descriptors: of the
+connection that is the hold, and of the lock by which `engramq down` finds it.
 """
 
 import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -39,32 +41,48 @@ def end_by_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 
-def become(kind: str, environment: Mapping[str, str], hold: StackHold) -> None:
-    """Go on as a process that does nothing but stay; return where that cannot be, so that the caller stays itself."""
-    if (descriptor := hold.channel.unread()) is None:
+def become(kind: str, environment: Mapping[str, str], hold: StackHold, lock: int) -> None:
+    """Go on as a process that does nothing but stay; return where that cannot be, so that the caller stays itself.
+
+    `lock`: the descriptor that `register_up` gave.
+    """
+    if (connection := hold.channel.unread()) is None or not _can_be_loaded(kind, environment):
         return
     sys.stdout.flush()
+    order = [*HOLDING_COMMAND, kind, str(connection), str(lock)]
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
-        os.set_inheritable(descriptor, True)
-        os.execve(HOLDING_COMMAND[0], [*HOLDING_COMMAND, kind, str(descriptor)], environment)  # noqa: S606 - our own
+        for descriptor in (connection, lock):
+            os.set_inheritable(descriptor, True)
+        os.execve(order[0], order, environment)  # noqa: S606 - our own
     except OSError:  # the installation was replaced
-        os.set_inheritable(descriptor, False)
+        for descriptor in (connection, lock):
+            os.set_inheritable(descriptor, False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
+def _can_be_loaded(kind: str, environment: Mapping[str, str]) -> bool:
+    """Say whether the program can be loaded: an upgrade may be replacing its modules at this moment."""
+    tried = subprocess.run([*HOLDING_COMMAND, kind], env=environment, capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def role_of(kind: str) -> str:
+    """Return the name by which `engramq down` and sentences know an `engramq up` of that kind."""
+    return DETACHED_UP if kind == DETACHED else FOREGROUND_UP
 
 
 def stay(home: Home, kind: str, environment: dict[str, str], holds: list[StackHold]) -> None:
     """Hold the stack until it is stopped on purpose, and start it again whenever that is lost."""
-    with register_up(home, DETACHED_UP if kind == DETACHED else FOREGROUND_UP):
-        while _was_lost(holds[0]):
-            say("The supervisor was killed. Starting it again ...")
-            holds[0].close()
-            try:
-                holds[0] = _regain(home, kind, environment)
-            except Left:
-                say("Stopped.")
-                return
-            say("Running again.")
+    while _was_lost(holds[0]):
+        say("The supervisor was killed. Starting it again ...")
+        holds[0].close()
+        try:
+            holds[0] = _regain(home, kind, environment)
+        except Left:
+            say("Stopped.")
+            return
+        say("Running again.")
 
 
 def release(hold: StackHold) -> None:
@@ -130,13 +148,17 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
     raise Left
 
 
-def main(kind: str, descriptor: str) -> int:
-    """Stay with the hold that `become` has handed over, and return the exit code."""
+def main(kind: str, connection: str = "", lock: str = "") -> int:
+    """Stay with the hold and the lock that `become` has handed over; without them, as when it tries, do nothing."""
+    if not connection:
+        return 0
     environment = dict(os.environ)
-    holds = [StackHold(Channel(socket.socket(fileno=int(descriptor))), {})]
+    holds = [StackHold(Channel(socket.socket(fileno=int(connection))), {})]
     try:
-        end_by_signals()
-        stay(home_from(environment), kind, environment, holds)
+        home = home_from(environment)
+        with register_up(home, role_of(kind), int(lock)):
+            end_by_signals()
+            stay(home, kind, environment, holds)
     except Left:
         release(holds[0])
     except DeployError as problem:

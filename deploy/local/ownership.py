@@ -97,12 +97,15 @@ def lock_home(home: Home, role: str) -> int:
 
 
 @contextmanager
-def register_up(home: Home, role: str) -> Iterator[None]:
-    """Let `engramq down` find this process within the block, as it starts the stack again. Raises DeployError."""
+def register_up(home: Home, role: str, lock: int | None = None) -> Iterator[int]:
+    """Let `engramq down` find this process within the block, as it starts the stack again. Raises DeployError.
+
+    Gives the descriptor of its lock; `lock` is that of the program that this process was before.
+    """
     path = home.path / _UPS.replace("*", str(os.getpid()))
-    descriptor = _take(path, home, role)
+    descriptor = _take(path, home, role) if lock is None else lock
     try:
-        yield
+        yield descriptor
     finally:
         remove_leftover(path)
         os.close(descriptor)
