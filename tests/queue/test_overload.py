@@ -20,6 +20,7 @@ RECALL = WorkerKind.RECALL
 SERVICE_S = 0.02
 AT_ONCE = 4
 LONGEST_S = 0.4  # instead of LONGEST_WAIT_S, so that few callers are many: 80 at 200/s
+PROMISED_S = 2.0  # by QP-18
 LONGEST_MS = 2_000  # where the scripts are asked
 
 
@@ -90,8 +91,8 @@ async def test_under_overload_as_many_are_served_as_before_soon_and_the_rest_are
     assert many.refused
     settled = sorted(took for at, took in many.served if at > began + 1)
     usual = sorted(took for _, took in few.served)
-    # Few wait half as long as is let in; on a busy machine all take longer.
-    assert settled[int(len(settled) * 0.99)] < max(3 * LONGEST_S, 6 * usual[len(usual) // 2])
+    # Few wait half as long as is let in; on a busy machine all take longer, within the bound that is promised.
+    assert settled[int(len(settled) * 0.99)] < min(max(3 * LONGEST_S, 6 * usual[len(usual) // 2]), PROMISED_S)
     a_second = len([1 for at, took in few.served if at + took < began]) / 2.5
     assert len([1 for at, took in many.served if at + took < began + 4]) / 4 > 0.5 * a_second, "a busy machine varies"
 
