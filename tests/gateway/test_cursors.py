@@ -68,24 +68,32 @@ def test_a_cursor_is_of_no_use_elsewhere() -> None:
         *((SECRET, "ns", msgspec.structs.replace(LIST, **{name: value})) for name, value in NARROWER.items()),
         (SECRET, "ns", SurveyMemories(topic="x")),
     ]
-    for secret, namespace, command in elsewhere:
-        with pytest.raises(EngramqError, match="cursor was not given out for this list") as refused:
-            unseal(CURSOR, secret, namespace, command)
-        assert refused.value.fault.field == "cursor"
+    assert [where for where in elsewhere if refused(CURSOR, *where) != "cursor"] == []
+
+
+def refused(
+    cursor: str, secret: bytes = SECRET, namespace: str = "ns", command: ListRecentMemories | SurveyMemories = LIST
+) -> str:
+    """Return the field that the refusal of a cursor names, nothing where it is taken."""
+    try:
+        unseal(cursor, secret, namespace, command)
+    except EngramqError as refusal:
+        fault = refusal.fault
+        return str(fault.field) if "cursor was not given out for this list" in fault.error else fault.error
+    return ""
 
 
 def test_no_changed_character_goes_unnoticed() -> None:
     spelling = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ \n"
-    for place in range(len(CURSOR)):
-        for other in spelling:
-            if other != CURSOR[place]:
-                with pytest.raises(EngramqError):
-                    unseal(CURSOR[:place] + other + CURSOR[place + 1 :], SECRET, "ns", LIST)
+    changed = [
+        CURSOR[:place] + other + CURSOR[place + 1 :]
+        for place in range(len(CURSOR))
+        for other in spelling
+        if other != CURSOR[place]
+    ]
     for end in range(len(CURSOR)):
-        with pytest.raises(EngramqError):
-            unseal(CURSOR[:end], SECRET, "ns", LIST)
-        with pytest.raises(EngramqError):
-            unseal(CURSOR + CURSOR[:end] + "=", SECRET, "ns", LIST)
+        changed += [CURSOR[:end], CURSOR + CURSOR[:end] + "="]
+    assert [cursor for cursor in changed if not refused(cursor)] == []
 
 
 @given(text=st.text(max_size=200))

@@ -136,10 +136,9 @@ LOOK_ALIKES = [
 def test_a_secret_is_taken_out_however_people_write_it() -> None:
     for text, secret in FORMS:
         redaction = Redaction()
-        assert secret not in redaction.of_text(f"Note this. {text}\nAnd go on.")
-        assert redaction.count >= 1
+        assert secret not in redaction.of_text(f"Note this. {text}\nAnd go on."), text
+        assert redaction.count >= 1, text
 
 
 def test_what_looks_like_a_secret_stays() -> None:
-    for text in LOOK_ALIKES:
-        assert Redaction().of_text(text) == text
+    assert [Redaction().of_text(text) for text in LOOK_ALIKES] == LOOK_ALIKES
