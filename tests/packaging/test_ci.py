@@ -1,6 +1,7 @@
 """CI's script: every target runs, failed tests run once more, and what fails twice fails the run by its name."""
 
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 from tests.architecture.source import ROOT
 
 # A target passes unless `fails-TARGET` says how often it fails; what it was given stands in `ran`. Where there is a
-# pipe `begun`, environments are there once `test` has begun.
+# pipe `begun`, environments are there once `test` has begun; they wait for what is written into a pipe `held`.
 MAKEFILE = """\
 .DEFAULT:
+\t@[ $@ != environments ] || [ ! -p held ] || cat held
 \t@case $@ in environments) [ ! -p begun ] || cat begun;; test) [ ! -p begun ] || echo > begun;; esac
 \t@echo "$@ $(findstring --last-failed,$(PYTEST_OPTIONS))" >> ran
 \t@echo "output of $@"
@@ -22,21 +24,26 @@ MAKEFILE = """\
 OURS = {"MAKEFLAGS", "MAKEOVERRIDES", "PYTEST_OPTIONS", "JOBS"}  # what `make` hands to what it runs, this test for one
 
 
-def run_ci(folder: Path, **fails: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+def begin_ci(folder: Path, **fails: int) -> subprocess.Popen[str]:
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
     (folder / "Makefile").write_text(MAKEFILE)
     for target, times in fails.items():
         (folder / f"fails-{target.replace('_', '-')}").write_text(str(times))
-    done = subprocess.run(
+    return subprocess.Popen(
         ["bash", ".ci/run"],
-        check=False,
         cwd=folder,
         env={name: value for name, value in os.environ.items() if name not in OURS} | {"ENGRAMQ_CHROMIUM": "any"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
     )
+
+
+def run_ci(folder: Path, **fails: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    with begin_ci(folder, **fails) as running:
+        out, err = running.communicate(timeout=60)
+    done = subprocess.CompletedProcess(running.args, running.returncode, out, err)
     return done, [line.strip() for line in (folder / "ran").read_text().splitlines()]
 
 
@@ -59,6 +66,15 @@ def test_environments_are_made_while_the_first_targets_run(tmp_path: Path) -> No
     assert "not all environments could be made" in done.stderr
     assert ran.index("environments") < ran.index("test-page")
     assert "output of environments" in done.stderr
+
+
+def test_a_run_that_ends_early_ends_what_makes_environments(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "held")
+    with begin_ci(tmp_path) as running, (tmp_path / "held").open("wb", buffering=0) as held:
+        running.terminate()
+        readers = select.poll()
+        readers.register(held, 0)
+        assert readers.poll(10_000) == [(held.fileno(), select.POLLERR)], "nobody reads any more"
 
 
 def test_targets_that_run_side_by_side_keep_apart_what_failed(tmp_path: Path) -> None:
