@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -17,11 +17,12 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.embedded.redis import Redis
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.ownership import lock_home, read_ownership, who_holds
+from engramq.deploy.local.ownership import Ownership, lock_home, read_ownership, who_holds
 from engramq.deploy.local.stack_hold import ask_status, hold_stack
+from engramq.deploy.local.supervisor import state
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.conftest import Hold
-from tests.deploy.helpers import await_true, engramq, identity, needs_root, service, status_of
+from tests.deploy.helpers import BOUND_S, await_true, engramq, identity, needs_root, service, status_of
 from tests.faults.disk import filled, made_read_only, small_disk
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
@@ -249,7 +250,7 @@ def test_a_home_on_a_full_disk_is_named_and_starts_once_there_is_room(home: Home
         assert run("down").returncode == 0
 
 
-def test_down_waits_for_what_has_let_go_of_its_lock_and_still_ends(home: Home) -> None:
+def test_down_waits_for_what_has_let_go_of_its_lock_and_still_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the disk of a home could not be unmounted yet."""
     home.ensure()
     program = (
@@ -259,6 +260,14 @@ def test_down_waits_for_what_has_let_go_of_its_lock_and_still_ends(home: Home) -
         "print(flush=True); input()"
     )
     alive: list[bool] = []
+    was_read = Event()
+
+    def read(home: Home) -> Ownership:
+        owned = read_ownership(home)
+        was_read.set()
+        return owned
+
+    monkeypatch.setattr(state, "read_ownership", read)
     with subprocess.Popen(
         [sys.executable, "-c", program, str(home.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as up:
@@ -268,6 +277,7 @@ def test_down_waits_for_what_has_let_go_of_its_lock_and_still_ends(home: Home) -
         ending = identity(up.pid)
         down = Thread(target=lambda: alive.append((shut_down(home), process.is_alive(ending))[1]))
         down.start()
+        assert was_read.wait(BOUND_S)
         up.stdin.write("\n")
         up.stdin.flush()
         up.stdout.readline()
