@@ -8,11 +8,9 @@ it was done. Negations, opposites and verbs are those of English; numbers are th
 """
 
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
 from typing import Final, NamedTuple
 
 from engramq.schemas.sentences import sentences_of
@@ -23,7 +21,6 @@ READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its begi
 LOOKED_AT_CHARS: Final = 4 * READ_CHARS  # of which code is left out
 NOTE_CHARS: Final = 300  # of a text that is about one event or thing; in longer ones each sentence is
 STATEMENTS: Final = 8  # of a text
-KEPT_CHARS: Final = 300_000  # read of texts whose statements are kept, by process
 DENIED: Final = 0.6  # of the words of "I have never ...", that are in what denies it
 DONE: Final = 0.4  # the same, where what is done is among them
 ADDED: Final = 3  # words at most that a statement has and the other has not
@@ -151,37 +148,6 @@ def differ_in_one_place(first: Statement, other: Statement, shared: int) -> bool
     return are_opposites or _share_enough(first, other, shared)
 
 
-class _KeptTexts:
-    """What the texts that were read last state: to read one takes 60 to 100 us.
-
-    They are bounded by the characters that were read: each takes 35 to 55 bytes, all up to 17 MB. Threads share them.
-    """
-
-    def __init__(self) -> None:
-        self._stated: OrderedDict[str, _Text] = OrderedDict()
-        self._lock = Lock()
-        self.characters = 0
-
-    def read(self, text: str) -> _Text:
-        """Return what a text states, which is read where it is not kept."""
-        with self._lock:
-            stated = self._stated.get(text)
-            if stated is not None:
-                self._stated.move_to_end(text)
-                return stated
-            stated = self._stated[text] = _read_text(text)
-            self.characters += min(len(text), READ_CHARS)
-            while self.characters > KEPT_CHARS:
-                oldest, _ = self._stated.popitem(last=False)
-                self.characters -= min(len(oldest), READ_CHARS)
-            return stated
-
-
-kept_texts: Final = _KeptTexts()
-# Returns what a text states; questions, code and suppositions are left out.
-read_text: Final[Callable[[str], _Text]] = kept_texts.read
-
-
 def _read_text(text: str) -> _Text:
     found, said = list[Statement](), list[Statement]()
     if "```" in text:
@@ -207,6 +173,16 @@ def _read_text(text: str) -> _Text:
     found = found[:STATEMENTS]
     keys = _union([each for s in found for each in ((s.keys,) if s.about is s.keys else (s.keys, s.about))])
     return _Text(tuple(found), keys, said, len(text) <= NOTE_CHARS)
+
+
+# To read a text takes 60 to 100 us, and what it states takes 35 to 55 bytes a character: up to 20 MB in all.
+_read_note: Final = lru_cache(maxsize=1_024)(_read_text)
+_read_longer: Final = lru_cache(maxsize=256)(_read_text)
+
+
+def read_text(text: str) -> _Text:
+    """Return what a text states; questions, code and suppositions are left out."""
+    return _read_note(text) if len(text) <= NOTE_CHARS else _read_longer(text)
 
 
 def _union(sets: Sequence[frozenset[str]]) -> frozenset[str]:

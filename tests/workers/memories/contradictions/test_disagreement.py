@@ -2,15 +2,15 @@
 
 import json
 import logging
+import tracemalloc
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engramq.workers.memories import disagreement as disagreement_module
 from engramq.workers.memories.contradictions import pairs_that_may_disagree
-from engramq.workers.memories.disagreement import PIECE_CHARS, READ_CHARS, Pieces, _KeptTexts, disagreement
+from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement, read_text
 from tests.workers.memories.contradictions.notes import template_notes
 
 log = logging.getLogger(__name__)  # of the figures: pytest -rP shows them
@@ -181,16 +181,13 @@ def test_no_visit_of_others_or_elsewhere_or_to_come_denies_that_one_was_never_th
     assert disagreement(other, never) is None
 
 
-def test_what_texts_state_is_kept_for_so_many_characters_and_the_last_used_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    long = "The server has 16 GB. " * 60
-    monkeypatch.setattr(disagreement_module, "KEPT_CHARS", 3 * READ_CHARS)
-    texts = _KeptTexts()
-    first, second = texts.read(f"{long}1"), texts.read(f"{long}2")
-    for number in range(3, 9):
-        texts.read(f"{long}{number}")
-        assert texts.read(f"{long}1") is first
-    assert texts.characters == 3 * READ_CHARS
-    assert texts.read(f"{long}2") is not second
-    assert texts.characters == 3 * READ_CHARS
+def test_what_texts_state_takes_few_megabytes_however_many_are_read() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(1_500):
+            words = " ".join(f"Word{number}x{place} is {place}." for place in range(60))
+            read_text(words[:300])
+            read_text(words)
+        assert tracemalloc.get_traced_memory()[0] < 24_000_000
+    finally:
+        tracemalloc.stop()
