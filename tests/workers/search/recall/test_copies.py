@@ -33,7 +33,6 @@ from engramq.workers.db.vectors import Sizes, pack, unpack
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
-from engramq.workers.search import namespace_copy
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.copies import Copies, CurrentCopy
 from engramq.workers.search.namespace_copy import KNOWN_BYTES, NamespaceCopy
@@ -320,24 +319,6 @@ async def test_what_is_shown_again_is_read_again_if_changed(scene: Scene, monkey
     await scene.world.complete(assignment(UpdateMemory(memory_id=first, add_tags=("tall",), metadata=large)))
     assert [(await search())[first].tags for _ in range(2)] == [["tall"]] * 2
     assert [call.args[0].id for call in read.call_args_list[2:]] == [first] * 2, "what is large is not kept"
-
-
-async def test_what_is_kept_to_be_shown_again_is_bounded_by_bytes_which_its_copy_counts(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(namespace_copy, "KNOWN_BYTES", 60_000)
-    full = {f"key {number}": [number] for number in range(150)}
-    for number in range(3):
-        await scene.keep(f"The kettle {number} whistles", metadata=full)
-    copies, command = Copies(scene.world.store, Sizes()), SearchMemories(query="which kettle whistles")
-    await copied(copies, TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
-    assert proven is not None
-    before = proven.copy.size_bytes
-    for _ in range(2):
-        assert len(await found(scene, command, proven)) == 3
-    assert (len(proven.known), proven.known.size_bytes <= 60_000) == (1, True), "each takes more than 30 KB"
-    assert proven.copy.size_bytes - before == proven.known.size_bytes > 30_000
 
 
 async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
