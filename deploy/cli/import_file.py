@@ -148,6 +148,8 @@ def _import_file(context: click.Context, file: str, options: Options, rejects: P
     dry_run: bool = context.params["dry_run"]
     named_format: str | None = context.params["named_format"]
     source = None if file == PIPE else Path(file)
+    if source is not None and source.is_char_device():  # as /dev/zero, whose first line never ends
+        raise CommandFailed(f"{source} is a device, no file; - stands for standard input.", ExitCode.MISUSED)
     if source is not None and is_export(source):
         common.refuse_options(context, OF_ROWS, "rows, and this file is an export")
         return _restore(source, namespace=options.namespace, dry_run=dry_run)
@@ -283,8 +285,6 @@ def _open_input(path: Path | None) -> Iterator[IO[bytes] | _StandardInput]:
             yield standard
         return
     try:
-        if path.is_char_device():  # as /dev/zero, whose first line never ends
-            raise CommandFailed(f"{path} is a device, no file; - stands for standard input.", ExitCode.MISUSED)
         file = path.open("rb")
     except OSError as problem:
         raise CommandFailed(f"{path} cannot be read: {problem.strerror or problem}.") from None
