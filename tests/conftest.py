@@ -88,14 +88,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Prepare the environment of the processes that run tests.
 
     Temporary files are kept in memory where there is room: on some disks a database takes 0.2 s to make, here 0.01 s.
     Matrices are multiplied in one thread a process: threads that wait for each other spin, which doubles their cost.
     How long generated examples take says nothing where others use the processors; CI generates the same ones each time,
     so that it fails for what was changed, and `--hypothesis-profile=thorough` looks for longer. Programs that tests
-    start would inherit that Ctrl-C is ignored, as it is in what a shell runs in the background.
+    start would inherit that Ctrl-C is ignored, as it is in what a shell runs in the background. The home of a developer
+    who uses engramq has noted a principal: three tests failed by it after `make run`.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -108,6 +109,8 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("shared-machine")
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+    if wanted_target(config) == UNIT:
+        os.environ["ENGRAMQ_HOME"] = str(Path(tempfile.gettempdir()) / f"engramq-no-home-{os.getpid()}")
 
 
 def wanted_target(config: pytest.Config) -> str | None:

@@ -34,6 +34,7 @@ def test_the_plugin_has_the_hooks_that_install_writes_and_the_server_of_stdio(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ENGRAMQ_HOME", raising=False)
     assert main(["hooks", "install", "claude-code", "--print"]) == 0
     installed = json.loads(capsys.readouterr().out)["hooks"]
     brought = read(PLUGIN / "hooks" / "hooks.json")["hooks"]
