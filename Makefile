@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-JOBS ?= 4
+JOBS ?= 3
 PAIR := $(if $(filter 1,$(JOBS)),1,2) # processes for tests that start many programs each
 PYTEST_OPTIONS ?= # `make test-stack PYTEST_OPTIONS=--last-failed` runs those tests alone that failed last time
 # Tests that start no server, in short.
