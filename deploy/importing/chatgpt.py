@@ -111,10 +111,10 @@ def _context(message: dict[str, Any]) -> list[tuple[str, str, str]]:
         text = fields.join_texts(fields.value_at(message, f"content.{name}") for name in _INSTRUCTED)
         return [("instructions", "", text)] if text else []
     text = fields.text_of(fields.value_at(message, "content.model_set_context"))
-    return [("memory", day, entry) for day, entry in _remembered(text) if entry]
+    return [("memory", day, entry) for day, entry in _split_memory(text) if entry]
 
 
-def _remembered(text: str) -> Iterator[tuple[str, str]]:
+def _split_memory(text: str) -> Iterator[tuple[str, str]]:
     """Yield the entries of the memory with their days; a number without a day begins one where it is the next.
 
     So a list of steps stays within its entry, as far as the number of the next day tells.

@@ -258,12 +258,12 @@ def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Reje
     when it is neither, an object without such a list, no JSON, or cut off, maybe after some items.
     """
     text = _document(stream)
-    yield from _listed(text, *keys)
+    yield from _document_items(text, *keys)
     while not text.is_at_end:  # as pages that were written into one file
-        yield from _listed(text, *keys)
+        yield from _document_items(text, *keys)
 
 
-def _listed(text: "_JsonText", *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
+def _document_items(text: "_JsonText", *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
     if text.peek() == "[":
         yield from (("", item) for item in _items(text))
         return

@@ -68,10 +68,10 @@ def test_a_cursor_is_of_no_use_elsewhere() -> None:
         *((SECRET, "ns", msgspec.structs.replace(LIST, **{name: value})) for name, value in NARROWER.items()),
         (SECRET, "ns", SurveyMemories(topic="x")),
     ]
-    assert [where for where in elsewhere if refused(CURSOR, *where) != "cursor"] == []
+    assert [where for where in elsewhere if name_refused(CURSOR, *where) != "cursor"] == []
 
 
-def refused(
+def name_refused(
     cursor: str, secret: bytes = SECRET, namespace: str = "ns", command: ListRecentMemories | SurveyMemories = LIST
 ) -> str:
     """Return the field that the refusal of a cursor names, nothing where it is taken."""
@@ -93,7 +93,7 @@ def test_no_changed_character_goes_unnoticed() -> None:
     ]
     for end in range(len(CURSOR)):
         changed += [CURSOR[:end], CURSOR + CURSOR[:end] + "="]
-    assert [cursor for cursor in changed if not refused(cursor)] == []
+    assert [cursor for cursor in changed if not name_refused(cursor)] == []
 
 
 @given(text=st.text(max_size=200))

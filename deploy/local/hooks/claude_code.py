@@ -272,10 +272,10 @@ def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]
     said = re.match(_WORDS, text_in(result.get("content"))) if result.get("is_error") is True else None
     if said and (not tool.startswith(_OF_SERVERS) or said[0].startswith(_REFUSED)):
         words = said[1].partition(_NOTE)[0]
-        yield _clarified(words) if words.startswith(_CLARIFIED) else words
+        yield _read_clarification(words) if words.startswith(_CLARIFIED) else words
 
 
-def _clarified(words: str) -> str:
+def _read_clarification(words: str) -> str:
     """Return the questions that have an answer or a note, of those that a person wants to talk about, and free words.
 
     Where there is no question, return all as it is.

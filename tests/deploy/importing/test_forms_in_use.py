@@ -142,16 +142,16 @@ def sends(text: str) -> dict[str, Any]:
     return {"function": {"name": "send_message", "arguments": json.dumps({"message": text})}}
 
 
-def packed(**values: Any) -> list[dict[str, Any]]:
+def pack(**values: Any) -> list[dict[str, Any]]:
     return [{"type": "text", "text": json.dumps({**values, "time": "2026-01-01 10:00:00 AM UTC+0000"}, indent=2)}]
 
 
 MESSAGES = [
-    {"id": "m0", "role": "user", "content": packed(type="login", last_login="Never (first login)")},
-    {"id": "m1", "role": "user", "content": packed(type="user_message", message="I like mint tea.")},
+    {"id": "m0", "role": "user", "content": pack(type="login", last_login="Never (first login)")},
+    {"id": "m1", "role": "user", "content": pack(type="user_message", message="I like mint tea.")},
     {"id": "m2", "role": "assistant", "content": [{"type": "text", "text": "A guest!"}], "tool_calls": [sends("Hi.")]},
     {"id": "m3", "role": "assistant", "content": [], "tool_calls": [sends("Mint it is.")]},
-    {"id": "m4", "role": "user", "content": packed(type="heartbeat", reason="Go on.")},
+    {"id": "m4", "role": "user", "content": pack(type="heartbeat", reason="Go on.")},
     {"id": "m5", "role": "user", "content": [{"type": "text", "text": '{"my": "own"}'}]},
     {"id": "m7", "role": "user", "content": [{"type": "text", "text": '{"type": "order", "time": 5}'}]},
     {"id": "m8", "role": "user", "content": [{"type": "text", "text": '{"type": "order", "message": "Tea"}'}]},

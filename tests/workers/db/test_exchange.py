@@ -30,7 +30,7 @@ async def test_what_is_sent_waits_for_nothing_until_an_answer_is_wanted(
     waits = 0
     wait = WatchedConnection.wait
 
-    async def counted(self: WatchedConnection, *arguments: Any, **named: Any) -> Any:
+    async def count_wait(self: WatchedConnection, *arguments: Any, **named: Any) -> Any:
         nonlocal waits
         waits += 1
         return await wait(self, *arguments, **named)
@@ -41,7 +41,7 @@ async def test_what_is_sent_waits_for_nothing_until_an_answer_is_wanted(
         return [row["it"] for each in sent for row in await each.fetchall()]
 
     await store.write("a", lambda tx: tx.rows(b"select"))  # the namespace gets its number
-    monkeypatch.setattr(WatchedConnection, "wait", counted)
+    monkeypatch.setattr(WatchedConnection, "wait", count_wait)
     assert await store.write("a", several) == list(range(9))
     assert waits <= 10  # for each answer at most, and COMMIT
 
@@ -50,13 +50,13 @@ async def test_a_store_is_one_transaction(world: World, monkeypatch: pytest.Monk
     exchanges = 0
     begin = Exchange.__init__
 
-    def counted(self: Exchange, *arguments: Any, **named: Any) -> None:
+    def count_exchange(self: Exchange, *arguments: Any, **named: Any) -> None:
         nonlocal exchanges
         exchanges += 1
         begin(self, *arguments, **named)
 
     await world.complete(assignment(StoreMemory(content="The first gives the namespace its number.")))
-    monkeypatch.setattr(Exchange, "__init__", counted)
+    monkeypatch.setattr(Exchange, "__init__", count_exchange)
     reply = (await world.complete(assignment(StoreMemory(content="The crane is repaired on Monday.")))).reply
     assert (type(reply), exchanges) == (Stored, 1)
 

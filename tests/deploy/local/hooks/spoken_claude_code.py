@@ -22,7 +22,7 @@ def queue(second: int, operation: str, **more: Any) -> Line:
     return {"type": "queue-operation", "operation": operation, "timestamp": at(second), "sessionId": "S", **more}
 
 
-def attached(second: int, prompt: Any, **more: Any) -> Line:
+def attach(second: int, prompt: Any, **more: Any) -> Line:
     """Return a line that attaches words."""
     inner = {"type": "queued_command", "commandMode": "prompt", "prompt": prompt, **more}
     return claude(second, "attachment", attachment=inner)
@@ -72,21 +72,21 @@ CLAUDE_CODE_SAID: dict[str, tuple[list[Line], list[str]]] = {
         [queue(1, "enqueue", content=KETTLE), queue(2, "remove", content=KETTLE, reason="absorbed_mid_turn")],
         [KETTLE],
     ),
-    "attached": ([attached(1, KETTLE)], [KETTLE]),
+    "attached": ([attach(1, KETTLE)], [KETTLE]),
     "attached as blocks": (
-        [attached(1, [{"type": "text", "text": KETTLE}, {"type": "image", "source": {"data": "iVBORw0"}}])],
+        [attach(1, [{"type": "text", "text": KETTLE}, {"type": "image", "source": {"data": "iVBORw0"}}])],
         [KETTLE],
     ),
-    "taken, then attached": ([queue(1, "enqueue", content=KETTLE), queue(2, "remove"), attached(3, KETTLE)], [KETTLE]),
+    "taken, then attached": ([queue(1, "enqueue", content=KETTLE), queue(2, "remove"), attach(3, KETTLE)], [KETTLE]),
     "attached, then taken": (
-        [queue(1, "enqueue", content=KETTLE), attached(2, KETTLE), queue(3, "remove", content=KETTLE)],
+        [queue(1, "enqueue", content=KETTLE), attach(2, KETTLE), queue(3, "remove", content=KETTLE)],
         [KETTLE],
     ),
     "the same words twice": (
         [
             *(queue(second, "enqueue", content="Go on.") for second in (1, 2)),
             *(queue(second, "remove") for second in (3, 4)),
-            *(attached(second, "Go on.") for second in (5, 6)),
+            *(attach(second, "Go on.") for second in (5, 6)),
         ],
         ["Go on.", "Go on."],
     ),
@@ -117,8 +117,8 @@ CLAUDE_CODE_SAID: dict[str, tuple[list[Line], list[str]]] = {
         [
             queue(1, "enqueue", content="<task-notification>\nbuild ended\n</task-notification>"),
             queue(2, "remove"),
-            attached(3, "The build has ended.", commandMode="task-notification"),
-            attached(4, "A plugin speaks.", origin={"kind": "plugin", "name": "x"}),
+            attach(3, "The build has ended.", commandMode="task-notification"),
+            attach(4, "A plugin speaks.", origin={"kind": "plugin", "name": "x"}),
             user(5, "Another agent speaks.", origin={"kind": "peer", "from": "x"}),
         ],
         [],
@@ -305,10 +305,10 @@ CLAUDE_CODE_SAID: dict[str, tuple[list[Line], list[str]]] = {
         [
             *(queue(1 + number, "enqueue", content=text) for number, text in enumerate((KETTLE, "Go on."))),
             queue(3, "remove", content=KETTLE, reason="absorbed_mid_turn"),
-            attached(4, KETTLE),
+            attach(4, KETTLE),
             queue(5, "dequeue"),
             user(6, "Go on."),
-            {**attached(4, KETTLE), "sessionId": "F"},
+            {**attach(4, KETTLE), "sessionId": "F"},
             {**user(6, "Go on."), "sessionId": "F"},
         ],
         [KETTLE, "Go on."],

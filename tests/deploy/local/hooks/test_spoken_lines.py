@@ -20,7 +20,7 @@ from engramq.deploy.local.hooks.transcripts import CLAUDE_CODE, CLIENTS, CODEX, 
 from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts, Spoken, Turn, spoken_text
 from tests.deploy.local.hooks.gateway import answering
 from tests.deploy.local.hooks.spoken import CODEX_SAID, GEMINI_SAID, Line, at, event, meta
-from tests.deploy.local.hooks.spoken_claude_code import CLAUDE_CODE_SAID, KETTLE, VEGAN, attached, claude, queue, user
+from tests.deploy.local.hooks.spoken_claude_code import CLAUDE_CODE_SAID, KETTLE, VEGAN, attach, claude, queue, user
 
 pytestmark = [pytest.mark.promise("SN-1"), pytest.mark.timeout(120)]
 
@@ -206,7 +206,7 @@ def test_words_that_a_killed_client_left_in_its_queue_hold_no_later_turn_back(tm
     assert SessionNotes(home, "claude-code", "S").offset == path.stat().st_size
 
 
-@pytest.mark.parametrize("then", [queue(2, "remove", content="Never mind."), attached(2, "Never mind.")])
+@pytest.mark.parametrize("then", [queue(2, "remove", content="Never mind."), attach(2, "Never mind.")])
 def test_a_queue_that_nobody_takes_from_takes_no_longer_than_its_lines(tmp_path: Path, then: Line) -> None:
     lines = [user(0, "Tea."), *(queue(1, "enqueue", content=f"Cup {number}.") for number in range(8_000))]
     path = written(tmp_path, "session.jsonl", [*lines, *[then] * 8_000])
