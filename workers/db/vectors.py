@@ -75,9 +75,14 @@ class Embedding:
         return not any(self.half[_HALF_HEADER_BYTES:])
 
     @property
+    def meaning(self) -> HalfBytes:
+        """The vector that memories are ranked by: of a question with names it is without them."""
+        return self.apart or self.half
+
+    @property
     def compared(self) -> dict[str, Any]:
         """The parameters of a search: by `embedding` it ranks, `plain` gives the cosines that it tells."""
-        return {"embedding": self.apart or self.half, "plain": self.half, "model_id": self.model_id}
+        return {"embedding": self.meaning, "plain": self.half, "model_id": self.model_id}
 
     @classmethod
     def exported(cls, model_id: int, numbers: bytes) -> "Embedding":

@@ -37,9 +37,8 @@ ROW_BYTES: Final = 900
 COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
-KNOWN_BYTES: Final = (
-    7_500_000  # of memories that are kept as they were read, to be shown again: 3 KB each, with metadata up to 35 KB
-)
+# Of memories that are kept as they were read, to be shown again: some 3 KB each, with metadata up to 35 KB.
+SHOWN_BYTES_MAX: Final = 7_500_000
 # What is kept of a memory as the query `copy_rows` has it: lists, arrays of truths and of numbers, nan for none.
 _COLUMNS: Final = ("thread", "speaker", "moment", "created_at", "told_on", "sector", "tags", "project")
 _TRUTHS: Final = ("is_trusted", "asks", "tells_self", "fits_none")
@@ -74,7 +73,7 @@ class NamespaceCopy:
         room += ROWS_AT_FIRST
         self.since, self.server, self.now = since, server, now
         self.written: dict[Hashable, str] = {}
-        self.known = KnownMemories(KNOWN_BYTES)
+        self.known = KnownMemories(SHOWN_BYTES_MAX)
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
@@ -261,7 +260,7 @@ class NamespaceCopy:
 
     def _cosines(self, embedding: Embedding, chosen: Mask) -> "_Cosines":
         comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
-        return _Cosines(comparable, self._similarity(embedding.apart or embedding.half, comparable), embedding)
+        return _Cosines(comparable, self._similarity(embedding.meaning, comparable), embedding)
 
     def _plain(self, cosines: _Cosines, rows: Rows) -> Column:
         """Return the cosines of rows to the question with its names, which of all the other rows nobody asks for."""
@@ -279,7 +278,7 @@ class NamespaceCopy:
             return nearest
         pieces = [self._pieces[int(rows[place])] for place in long]
         counts = np.array([len(several) for several in pieces])
-        cosines_of_pieces = np.concatenate(pieces) @ unit(unpack(cosines.embedding.apart or cosines.embedding.half))
+        cosines_of_pieces = np.concatenate(pieces) @ unit(unpack(cosines.embedding.meaning))
         best = np.maximum.reduceat(cosines_of_pieces, np.cumsum(counts) - counts) - PIECE_PENALTY * np.log(counts)
         nearest[long] = np.fmax(nearest[long], np.clip(best, -1.0, 1.0))
         return nearest

@@ -37,7 +37,7 @@ def read_season(match: Match) -> Spans:
         return () if name == "fall" and match.has_article else (_season_beside(name, match.asked_on, which),)
     if not _is_time(match, name):
         return ()
-    if name != "winter" or match.before in {"in", "during", "over", "since"}:
+    if name != "winter" or match.before in _DURING:
         return _season_of(name, None)
     if match.before in _PARTS:
         this = _season_beside(name, match.asked_on, "this")

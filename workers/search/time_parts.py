@@ -9,12 +9,12 @@ from engramq.workers.search.spans import (
     EVER,
     LONG,
     NEVER,
-    WEEKDAYS,
     Span,
     Spans,
     Tense,
     away,
 )
+from engramq.workers.search.time_words import find_weekday
 
 PART_DAYS: Final = 28  # a shorter time has no early or late part
 # What share of a time each word means, generously: nobody counts the days of "late October".
@@ -58,7 +58,7 @@ def narrow(text: str, start: int, spans: Spans, today: date | None, tense: Tense
         first_days = [day - day.weekday() * DAY if found[1].lower() == "of" else day for day in days]
         return found.start(), tuple(Span(day, day + 6 * DAY) for day in first_days)
     if found := _WEEKDAY.search(text, looked_at, start):
-        named = [day for day in days if WEEKDAYS[day.weekday()].startswith(found[1].capitalize())]
+        named = [day for day in days if day.weekday() == find_weekday(found[1])]
         return found.start(), tuple(Span(day, day) for day in named or days)
     return start, spans
 

@@ -35,7 +35,7 @@ from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.copies import Copies, CurrentCopy
-from engramq.workers.search.namespace_copy import KNOWN_BYTES, NamespaceCopy
+from engramq.workers.search.namespace_copy import SHOWN_BYTES_MAX, NamespaceCopy
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import SPEAKER
 from engramq.workers.search.spans import MONTHS
@@ -497,4 +497,4 @@ def row(number: int) -> dict[str, Any]:
 def test_as_many_memories_as_are_copied_fit_into_one_copy() -> None:
     copy = NamespaceCopy("1", "server", 0.0)
     copy.put(row(number) for number in range(module.ROWS_MAX))
-    assert (len(copy), copy.size_bytes + KNOWN_BYTES <= module.COPY_BYTES_MAX) == (20_000, True)
+    assert (len(copy), copy.size_bytes + SHOWN_BYTES_MAX <= module.COPY_BYTES_MAX) == (20_000, True)

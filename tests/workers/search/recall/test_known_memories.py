@@ -13,7 +13,7 @@ from tests.workers.search.recall.test_copies import TRUSTED, copied, found
 async def test_what_is_kept_to_be_shown_again_is_bounded_by_bytes_which_its_copy_counts(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespace_copy, "KNOWN_BYTES", 60_000)
+    monkeypatch.setattr(namespace_copy, "SHOWN_BYTES_MAX", 60_000)
     full = {f"key {number}": [number] for number in range(150)}
     for number in range(3):
         await scene.keep(f"The kettle {number} whistles", metadata=full)
