@@ -113,12 +113,8 @@ def test_servers_end_with_the_process_that_started_them(home: Home) -> None:
     await_true(lambda: not any(process.is_alive(orphan) for orphan in orphans))
 
 
-def test_an_orphaned_server_on_the_data_is_ended_before_the_next_start(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    servers = start_servers(home.path, fsync=False)
-    remember(servers)
-    orphan = identity(servers.postgres_process.pid)
+def note_signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return the list that each process and signal is put into from now on."""
     signals: list[tuple[int, int]] = []
     signal_group = process.signal_group
 
@@ -127,12 +123,44 @@ def test_an_orphaned_server_on_the_data_is_ended_before_the_next_start(
         signal_group(pid, number)
 
     monkeypatch.setattr(process, "signal_group", note_signal)
+    return signals
+
+
+def test_an_orphaned_server_on_the_data_is_ended_before_the_next_start(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = start_servers(home.path, fsync=False)
+    remember(servers)
+    orphan = identity(servers.postgres_process.pid)
+    signals = note_signals(monkeypatch)
     Postgres(home).mend()
     servers.stop()
 
     assert not process.is_alive(orphan)
     # Its checkpointer, too, hears SIGINT: it would write that the cluster was shut down before the last commit.
     assert {pid for pid, number in signals if number == signal.SIGINT} == {orphan.pid}
+
+
+def test_what_a_killed_server_leaves_hears_no_order_to_write_its_end(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = start_servers(home.path, fsync=False)
+    remember(servers)
+    server = servers.postgres_process.pid
+    children = [child for child in process.tree(server) if child != server]
+    for child in children:  # else they end by themselves, as soon as they see that it has gone
+        os.kill(child, signal.SIGSTOP)
+    os.kill(server, signal.SIGKILL)
+    servers.postgres_process.wait()
+    signals = note_signals(monkeypatch)
+    orphans = [identity(child) for child in children]
+    Postgres(home).mend()
+    heard = [*signals]  # before Redis is stopped
+    servers.stop()
+
+    assert not any(process.is_alive(orphan) for orphan in orphans)
+    assert {pid for pid, _ in heard} == set(children)
+    assert signal.SIGINT not in {number for _, number in heard}
 
 
 def test_too_few_descriptors_are_not_blamed_on_the_disk(home: Home) -> None:
