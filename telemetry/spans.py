@@ -96,27 +96,7 @@ class Tracer(Protocol):
 
 
 _tracer: Tracer | None = None
-_CURRENT: Final[ContextVar[Span | None]] = ContextVar("span", default=None)
-
-
-class _Silent:
-    """Stands in for a span where none are recorded."""
-
-    traceparent = ""
-
-    def tell(self, name: str, value: Value) -> None:
-        """Say nothing."""
-
-    def end(self, error: str = "") -> None:
-        """End nothing."""
-
-
-_SILENT: Final[Span] = _Silent()
-
-
-def are_recorded() -> bool:
-    """Say whether spans are recorded in this process."""
-    return _tracer is not None
+CURRENT: Final[ContextVar[Span | None]] = ContextVar("span", default=None)  # None where none is recorded
 
 
 @contextmanager
@@ -162,7 +142,7 @@ def trace(
         trace_id, span_id = f"{random.getrandbits(128) or 1:032x}", random.getrandbits(64) or 1
         traceparent = f"00-{trace_id}-{span_id:016x}-00"
     subject, error = Subject(traceparent, trace_id, command_id, begun), ""
-    subject_before, span_before = _SUBJECT.set(subject), _CURRENT.set(begun)
+    subject_before, span_before = _SUBJECT.set(subject), CURRENT.set(begun)
     try:
         yield subject
     except BaseException as problem:
@@ -170,7 +150,7 @@ def trace(
         raise
     finally:
         _SUBJECT.reset(subject_before)
-        _CURRENT.reset(span_before)
+        CURRENT.reset(span_before)
         if begun is not None:
             begun.end(error)
 
@@ -181,11 +161,11 @@ def past(name: str, kind: SpanKind, parent: str | None, began_s: float) -> None:
         _tracer.begin(name, kind, parent, round(began_s * 1_000_000_000), {}).end()
 
 
-def part(name: str, kind: SpanKind, attributes: Mapping[str, Value]) -> Span:
-    """Begin a part of what this task is at; nothing is recorded where it is at nothing that is."""
-    whole = _CURRENT.get()
+def part(name: str, kind: SpanKind, attributes: Mapping[str, Value]) -> Span | None:
+    """Begin a part of CURRENT; None where nothing is recorded."""
+    whole = CURRENT.get()
     if _tracer is None or whole is None:
-        return _SILENT
+        return None
     return _tracer.begin(name, kind, whole, time.time_ns(), attributes)
 
 

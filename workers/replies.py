@@ -126,8 +126,6 @@ def _blank(node: msgspec.Struct) -> msgspec.Struct:
 
 def add_references(reply: R, envelope: Envelope) -> R:
     """Return a write's reply or refusal that names what its references stood for, so that a replay says the same."""
-    if not envelope.references:
-        return reply
     named = {name: ReferencedMemory(id=memory_id) for name, memory_id in envelope.references.items()}
     return msgspec.structs.replace(reply, resolved_references=named)
 

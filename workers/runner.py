@@ -215,10 +215,9 @@ class CommandRunner:
                     async for _ in pieces:
                         context.begun = True
                 carry_out = partial(_carry_out, handler, context, prepared)
-                store = context.store.by_keys() if handler.by_keys else context.store
                 for _ in range(ENTRIES_LOST_MAX):
                     try:
-                        return await store.write(envelope.namespace, carry_out)
+                        return await context.store.write(envelope.namespace, carry_out, by_keys=handler.by_keys)
                     except _Taken:
                         context.forget()
                         known = await _find(context)
@@ -255,7 +254,9 @@ class CommandRunner:
     async def _refuse(self, context: Context, fault: Fault) -> Reply:
         """Record the refusal and raise it; a late worker then finds that the command has ended."""
         envelope = context.envelope
-        refusal = msgspec.structs.replace(add_references(fault, envelope), command_id=envelope.id)
+        refusal = msgspec.structs.replace(fault, command_id=envelope.id)
+        if envelope.references:
+            refusal = add_references(refusal, envelope)
         answer = blank_for_ledger(Answer(id=envelope.id, fault=refusal))
 
         if not await self._keep(context, answer):  # another attempt at this very command has ended it
@@ -316,7 +317,9 @@ async def _carry_out(
     if await insertion.fetchone() is None:
         raise _Taken
     reply.command_id = envelope.id
-    reply = await add_previews(tx, add_references(reply, envelope), envelope)
+    if envelope.references:
+        reply = add_references(reply, envelope)
+    reply = await add_previews(tx, reply, envelope)
     answer = blank_for_ledger(Answer(id=envelope.id, reply=reply))
     await ledger.send_end(tx, envelope, answer, subject(reply), announcement(reply))
     return reply

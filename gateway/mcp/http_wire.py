@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -162,6 +163,7 @@ def _read_accept(scope: Scope, call: CallRequest | None) -> frozenset[bytes] | N
     return accept if is_routed and is_json and accept & _TAKES_JSON else None
 
 
+@lru_cache(maxsize=64)
 def _media_type(value: bytes) -> bytes:
     """Return a media type without its parameters; the SDK does not weigh `q` either."""
     return value.partition(b";")[0].strip().lower()

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -59,6 +59,7 @@ RETRY_AT_ONCE_S: Final = 0.1  # the least that a refused caller is told to wait
 OF_ITS_OWN: Final = "This namespace has as many requests waiting as it may: half of the places that others leave free."
 _NO_BATCH: Final = (None, 0)
 _TIME: Final = pack("TIME")
+_PING: Final = pack("PING")
 
 
 def unavailable(why: str = "") -> EngramqError:
@@ -165,9 +166,7 @@ class BusLane:
     async def connect(self) -> None:
         """Try to reach Redis; raises UnsupportedServer when it is too old. One that is away is waited for later."""
         try:
-            await self._sending.open()
-            await self._lanes.require_number()
-            await self._exchange([], SEND_S)
+            await self._send()
         except CONNECTION_ERRORS as problem:
             if not self.note_refusal(problem):
                 log.warning("Redis is not there yet", extra={"error": doubt_of(problem) or type(problem).__name__})
@@ -186,14 +185,6 @@ class BusLane:
     def refused(self) -> str:
         """The last refusal of Redis, as a sentence; nothing once it has accepted such a write since."""
         return self._refused if time.monotonic() < self._refused_at + REFUSED_S else ""
-
-    async def _exchange(self, commands: Sequence[bytes], timeout_s: float) -> list[Any]:
-        """Return the replies to commands, and learn what time it is there."""
-        asked_at = clock()
-        *replies, answer = await self._sending.exchange([*commands, _TIME], timeout_s)
-        if isinstance(answer, list):
-            self._redis_ahead_s = int(answer[0]) + int(answer[1]) / 1_000_000 - asked_at
-        return replies
 
     async def ready(self) -> None:
         """Return when Redis answers; raises EngramqError `unavailable`, within about 2 s when it does not.
@@ -301,22 +292,27 @@ class BusLane:
         return why
 
     async def _send(self) -> None:
-        """Send all that waits in one write; raises UnsupportedServer or one of CONNECTION_ERRORS."""
+        """Send all that waits in one write, and learn what time it is there.
+
+        Raises UnsupportedServer or one of CONNECTION_ERRORS.
+        """
         await self._sending.open()
         if not self._lanes.number_is_right:
             await self._lanes.require_number()
         batches, notes, pings = self._batches(), dict(self._notes), len(self._pings)
         abandoned = [self._abandoned.popleft() for _ in range(len(self._abandoned))]  # if lost, their reads end in time
-        if not (batches or notes or pings or abandoned):
-            return
         commands = [batch.packed for batch in batches] + [packed for packed, _ in notes.values()] + abandoned
+        asked_at = clock()
         try:
-            replies = await self._exchange([*commands, pack("PING")] if pings else commands, SEND_S)
+            sent = [*commands, *([_PING] if pings else []), _TIME]
+            *replies, time_there = await self._sending.exchange(sent, SEND_S)
         except CONNECTION_ERRORS:
             for batch in batches:
                 batch.uncertain = True
                 self._resend.append(batch)
             raise
+        if isinstance(time_there, list):
+            self._redis_ahead_s = int(time_there[0]) + int(time_there[1]) / 1_000_000 - asked_at
         for batch, reply in zip(batches, replies[: len(batches)], strict=True):
             if reply != TAKEN:
                 await self._conclude_untaken(batch, reply)

@@ -121,7 +121,6 @@ class Store:
         self._pool = pool
         self._language = language  # of namespaces that are new
         self.viewer = PUBLIC
-        self.keeps_plans = False  # of its transactions
         # The number of a namespace, with which every key of its rows begins. It never changes and is never given again,
         # so what is remembered holds for as long as the database is the same: each transaction proves it as it enters.
         self._tenants: dict[str, Int4] = {}
@@ -168,12 +167,6 @@ class Store:
         seen.viewer = viewer
         return seen
 
-    def by_keys(self) -> Self:
-        """Return this store for work that asks by keys alone: a session plans it once. It is closed with this one."""
-        keyed = copy.copy(self)
-        keyed.keeps_plans = True
-        return keyed
-
     async def aclose(self) -> None:
         """Close the connections, when the reads that were answered have ended."""
         if self._ending:
@@ -189,14 +182,15 @@ class Store:
         await self.aclose()
 
     @_persistent
-    async def read(self, namespace: str, work: Work[T]) -> T:
+    async def read(self, namespace: str, work: Work[T], *, by_keys: bool = False) -> T:
         """Run `work` in a read-only transaction, again when a restart or a conflict breaks it.
 
-        It returns before the transaction has ended. Raises EngramqError with `unavailable`.
+        It returns before the transaction has ended. `by_keys`: all queries go by keys, so that a session plans them
+        once. Raises EngramqError with `unavailable`.
         """
         async with AsyncExitStack() as lent:
             connection = await lent.enter_async_context(self._pool.connection())
-            entered = await self._enter(connection, namespace, read_only=True)
+            entered = await self._enter(connection, namespace, read_only=True, by_keys=by_keys)
             result = await work(await lent.enter_async_context(entered))
             # Nothing hangs on how a read ends, so nobody waits for it.
             ending = asyncio.create_task(_end(lent.pop_all()))
@@ -219,18 +213,19 @@ class Store:
             return await look_up(connection, tenant, known, lookups)
 
     @_persistent
-    async def write(self, namespace: str, work: Work[T]) -> T:
+    async def write(self, namespace: str, work: Work[T], *, by_keys: bool = False) -> T:
         """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
 
-        Commands that must take effect once go through the ledger. Raises EngramqError with `unavailable` when nothing
-        was applied, ResultUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
+        `by_keys`: as of a read. Commands that must take effect once go through the ledger. Raises EngramqError with
+        `unavailable` when nothing was applied, ResultUnknown when that cannot be said, LeaseLost when the transaction
+        has a lease and lost it.
         """
         opened: Transaction | None = None
         kept = True
         try:
             async with (
                 self._pool.connection() as connection,
-                await self._enter(connection, namespace, read_only=False) as opened,
+                await self._enter(connection, namespace, read_only=False, by_keys=by_keys) as opened,
             ):
                 result = await work(opened)
             self._refusals.latest = ""
@@ -361,12 +356,13 @@ class Store:
         read_only: bool,
         snapshot: bool = False,
         at_length: bool = False,
+        by_keys: bool = False,
     ) -> AbstractAsyncContextManager[Transaction]:
         """Return a transaction in a namespace; one to write in makes the namespace where there is none."""
         tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=not read_only)
         return transaction(
             connection, namespace, tenant,
-            read_only=read_only, snapshot=snapshot, at_length=at_length, by_keys=self.keeps_plans, sharded=self.sharded,
+            read_only=read_only, snapshot=snapshot, at_length=at_length, by_keys=by_keys, sharded=self.sharded,
             viewer=self.viewer,
         )  # fmt: skip
 

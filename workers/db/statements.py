@@ -20,7 +20,7 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
-from engramq.telemetry.spans import Span, SpanKind, are_recorded, part
+from engramq.telemetry.spans import CURRENT, Span, SpanKind, part
 from engramq.workers.db.queries import name_of
 
 Row: TypeAlias = dict[str, Any]
@@ -169,7 +169,7 @@ class Exchange:
                 self.pgconn.send_query_params(text, given, types or None, formats)
             else:
                 self.pgconn.send_query_prepared(known, given, formats)
-        sent = Sent(self, part(name_of(text), SpanKind.CLIENT, SYSTEM) if are_recorded() else None)
+        sent = Sent(self, None if CURRENT.get() is None else part(name_of(text), SpanKind.CLIENT, SYSTEM))
         self._under_way.append(sent)
         return sent
 
@@ -181,7 +181,8 @@ class Exchange:
             try:
                 await self.connection.wait(self.fetch(None))
             finally:
-                self._end_spans()
+                if self._under_way:
+                    self._end_spans()
             self.pgconn.exit_pipeline_mode()
         if self.error is not None:
             raise self.error

@@ -154,8 +154,7 @@ class SimilarityLinker:
                 await self._link(namespace, some)
 
     async def _link(self, namespace: str, scheduled: Mapping[UUID, tuple[Near, ...] | None]) -> None:
-        keyed = self.store.by_keys()
-        waiting, unlinked = await keyed.read(namespace, lambda tx: self._look(tx, scheduled))
+        waiting, unlinked = await self.store.read(namespace, lambda tx: self._look(tx, scheduled), by_keys=True)
         if waiting:
             # First, so that what an agent asked for gets its place.
             await self.store.write(namespace, lambda tx: settle_deferred(tx, list(scheduled), rules=self.rules))
@@ -167,7 +166,8 @@ class SimilarityLinker:
         for number, turn in groupby(sorted(unlinked, key=turn_of), key=turn_of):
             if number > 1:
                 await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
-            await keyed.write(namespace, partial(note_made, ids=[memory.id for memory in turn]))
+            made = partial(note_made, ids=[memory.id for memory in turn])
+            await self.store.write(namespace, made, by_keys=True)
 
     async def _link_seen(
         self,
@@ -177,8 +177,7 @@ class SimilarityLinker:
         scheduled: Mapping[UUID, tuple[Near, ...] | None],
     ) -> None:
         """Link these memories to what is seen in this store."""
-        keyed = store.by_keys()
-        near = await keyed.read(namespace, lambda tx: self._together(tx, unlinked, scheduled))
+        near = await store.read(namespace, lambda tx: self._together(tx, unlinked, scheduled), by_keys=True)
         near += await self._search(namespace, store, [memory for memory in unlinked if scheduled[memory.id] is None])
         wanted: dict[UUID, dict[UUID, float]] = {
             memory.id: {UUID(known.memory_id): known.similarity for known in scheduled[memory.id] or ()}
@@ -190,7 +189,7 @@ class SimilarityLinker:
         for start in range(0, len(links), LINKED_AT_ONCE):
             some = list(chain.from_iterable(links[start : start + LINKED_AT_ONCE]))
             if some:
-                await keyed.write(namespace, partial(write_automatic, wanted=some, rules=self.rules))
+                await store.write(namespace, partial(write_automatic, wanted=some, rules=self.rules), by_keys=True)
 
     async def _look(
         self, tx: Transaction, scheduled: Mapping[UUID, tuple[Near, ...] | None]

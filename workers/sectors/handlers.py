@@ -173,8 +173,10 @@ class Classifier:
         self, namespace: str, models: tuple[SectorModel, WishModel], ids: list[UUID], lease: Lease
     ) -> int:
         model, _ = models
-        found = await self.store.by_keys().read(
-            namespace, lambda tx: read_unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256))
+        found = await self.store.read(
+            namespace,
+            lambda tx: read_unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256)),
+            by_keys=True,
         )
         if len(found) <= INLINE:
             guesses = _guesses(*models, found)
@@ -192,7 +194,7 @@ class Classifier:
             tx.lease = lease
             return await classify(tx, turn)
 
-        return await self.store.by_keys().write(namespace, effect)
+        return await self.store.write(namespace, effect, by_keys=True)
 
 
 def _turn(guess: Classified) -> int:

@@ -65,9 +65,9 @@ class Counts:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, read = 0, Store.read
 
-        def reading(store: Store, namespace: str, work: Any) -> Any:
+        def reading(store: Store, namespace: str, work: Any, **how: Any) -> Any:
             self.begun += getattr(work, "__qualname__", "").startswith("Quotas.count")
-            return read(store, namespace, work)
+            return read(store, namespace, work, **how)
 
         monkeypatch.setattr(Store, "read", reading)
 
@@ -79,10 +79,10 @@ class FailingStore(Store):
         self.__dict__.update(store.__dict__)
         self.failing = True
 
-    async def read(self, namespace: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def read(self, namespace: str, work: Callable[[Transaction], Awaitable[T]], *, by_keys: bool = False) -> T:
         if self.failing:
             raise refuse(FaultCode.UNAVAILABLE, "The database refused (57014).")
-        return await super().read(namespace, work)
+        return await super().read(namespace, work, by_keys=by_keys)
 
 
 async def imported(world: World, *contents: str, **more: Any) -> BatchImported:
