@@ -203,8 +203,16 @@ def brief_of(reply: commands.Reply, caller: str, *, digests: bool = False) -> ms
     given: dict[str, Any] = {name: getattr(reply, name) for name in form.__struct_fields__ if hasattr(reply, name)}
     if isinstance(reply, commands.Stored):
         kept = {name: getattr(reply.stored, name) for name in StoredMemory.__struct_fields__}
-        given |= {"stored": StoredMemory(**kept), "similar_memories": list(map(_similar, reply.similar_memories))}
-        return form(**given)
+        similar = [
+            SimilarMemory(
+                id=memory.id,
+                preview=preview_of(memory.content, limits.PREVIEW_CHARS),
+                similarity=round(memory.similarity or 0.0, SIMILARITY_DIGITS),
+                differs_from=memory.differs_from,
+            )
+            for memory in reply.similar_memories
+        ]
+        return form(**given | {"stored": StoredMemory(**kept), "similar_memories": similar})
     for name, value in given.items():
         if isinstance(value, Memory):
             given[name] = _memory(value, caller, digests=digests)
@@ -214,15 +222,6 @@ def brief_of(reply: commands.Reply, caller: str, *, digests: bool = False) -> ms
         brief: BriefMemory = given["memory"]
         brief.content, brief.metadata, brief.digest = UNSET, {}, UNSET
     return form(**given)
-
-
-def _similar(memory: Memory) -> SimilarMemory:
-    return SimilarMemory(
-        id=memory.id,
-        preview=preview_of(memory.content, limits.PREVIEW_CHARS),
-        similarity=round(memory.similarity or 0.0, SIMILARITY_DIGITS),
-        differs_from=memory.differs_from,
-    )
 
 
 def _memory(memory: Memory, caller: str, *, digests: bool) -> BriefMemory:

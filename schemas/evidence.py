@@ -105,12 +105,6 @@ def span_of(lines: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def refuse_citations(evidence: tuple[Citation, ...] | UnsetType) -> None:
-    """Raise EngramqError naming the first citation that says what none can."""
-    for index, citation in enumerate(evidence or ()):
-        citation.check(f"evidence[{index}]")
-
-
 def _wrong(field: str, problem: str) -> EngramqError:
     return invalid("evidence", f"{field} {problem}.")
 

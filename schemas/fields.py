@@ -125,8 +125,8 @@ def refuse_wrong_times(given: Struct) -> None:
     """
     said: Any = given
     names = time_rules(type(given))
-    if "as_of" in names:
-        refuse_future(said.as_of)
+    if "as_of" in names and said.as_of is not UNSET and said.as_of > datetime.now(UTC):
+        raise invalid("as_of", "as_of is later than now.", "Leave it out for what holds now and what is planned.")
     if "since" in names:
         refuse_reversed(said.since, said.until)
     if "stored_since" in names:
@@ -162,9 +162,3 @@ def refuse_reversed(since: datetime | UnsetType, until: datetime | UnsetType, pr
             f"{prefix}until, {format_time(until)}, is earlier than {prefix}since, {format_time(since)}.",
             f"Give a later {prefix}until, an earlier {prefix}since, or leave one of them out.",
         )
-
-
-def refuse_future(as_of: datetime | UnsetType) -> None:
-    """Raise EngramqError for a time that is still to come, of which nobody knows what will hold."""
-    if as_of is not UNSET and as_of > datetime.now(UTC):
-        raise invalid("as_of", "as_of is later than now.", "Leave it out for what holds now and what is planned.")

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import fields, limits
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide, WriteCommand, WriteReply
-from engramq.schemas.evidence import Evidence, refuse_citations
+from engramq.schemas.evidence import Evidence
 from engramq.schemas.ids import list_position
 from engramq.schemas.records import Answered, Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
@@ -84,7 +84,8 @@ def refuse_details(said: Any) -> None:
     for tag in getattr(said, tags) or ():
         fields.refuse_control_characters(**{tags: tag})
     fields.refuse_backwards(said.valid_from, said.valid_until)
-    refuse_citations(said.evidence)
+    for index, citation in enumerate(said.evidence or ()):
+        citation.check(f"evidence[{index}]")
 
 
 class StoreMemory(NewMemory, WriteCommand, frozen=True, kw_only=True, tag="store_memory"):
