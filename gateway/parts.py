@@ -20,11 +20,11 @@ _ENDING_S: Final = 2.0
 _TOLD_S: Final = 600
 
 
-class BrokenOff(Exception):
+class AnswerBrokenOff(Exception):
     """The rest of the parts will not come."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class AnswerProgress(msgspec.Struct, frozen=True):
     """How far a long answer is. `state`: running, whole, broken, or large: broken off since its form holds too much.
 
     `total`: 0 where nobody knows. `left_out` counts what the form of the file cannot hold, by name.
@@ -61,7 +61,7 @@ class PartTaker:
             while not is_last:
                 part = await self._next(channel, asking)
                 if part.number != number:
-                    raise BrokenOff("A part was lost, or another worker has begun anew.")
+                    raise AnswerBrokenOff("A part was lost, or another worker has begun anew.")
                 if part.is_last:
                     await asyncio.wait([asking], timeout=_ENDING_S)  # nobody goes on after the last part
                 yield part
@@ -84,14 +84,14 @@ class PartTaker:
                 return decode_part(taken[1])
             if asking.done():
                 asking.result()
-        raise BrokenOff("No part has come.")
+        raise AnswerBrokenOff("No part has come.")
 
-    async def tell(self, namespace: str, principal: PrincipalId, name: str, progress: Progress) -> None:
+    async def tell(self, namespace: str, principal: PrincipalId, name: str, progress: AnswerProgress) -> None:
         """Keep how far what this principal knows by a name is; raises CLIENT_ERRORS, as `progress` does."""
         key = self._keys.page_export(namespace, principal, name)
         await self._redis.set(key, msgspec.json.encode(progress), ex=_TOLD_S)
 
-    async def progress(self, namespace: str, principal: PrincipalId, name: str) -> Progress | None:
+    async def progress(self, namespace: str, principal: PrincipalId, name: str) -> AnswerProgress | None:
         """Return how far it is, None where there is none."""
         found = await self._redis.get(self._keys.page_export(namespace, principal, name))
-        return None if found is None else msgspec.json.decode(found, type=Progress)
+        return None if found is None else msgspec.json.decode(found, type=AnswerProgress)

@@ -151,7 +151,7 @@ class Router:
         # Not by a redirect: some clients follow none, or leave body or token behind.
         path = MCP_PATH if scope["path"] == f"{MCP_PATH}/" else scope["path"]
         scope = {**scope, "headers": headers, "path": path}
-        exchange = Exchange(scope, receive, send, self._bodies)
+        exchange = HttpExchange(scope, receive, send, self._bodies)
         app = self._refusal(headers, path) or self._app
         try:
             await app(scope, exchange.receive, exchange.send)
@@ -222,7 +222,7 @@ DISCARD_S: Final = 5.0  # so long and so much of a body that is refused is read 
 
 
 @dataclass(slots=True)
-class Exchange:
+class HttpExchange:
     """A request's body on its way in, and its answer on its way out. The code that ends it calls `let_go`."""
 
     scope: Scope

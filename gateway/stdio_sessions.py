@@ -45,7 +45,7 @@ class Line:
     tail: bytes
 
 
-class LineReader:
+class BoundedLineReader:
     """Reads lines, keeping about `bound` bytes of each; of a longer one the beginning and the end.
 
     anyio's buffered stream finds them; what it lacks is the way on after a line that is too long. We let that pass in
@@ -196,7 +196,7 @@ def _stop_reading(stream: SocketStream) -> None:
 
 
 async def _serve_stdio_session(stream: SocketStream, open_session: OpenSession, answer_home: AnswerHome) -> None:
-    reader = LineReader(stream, limits.BODY_BYTES)
+    reader = BoundedLineReader(stream, limits.BODY_BYTES)
     async with aclosing(reader.lines()) as lines:
         with anyio.move_on_after(HELLO_S) as waiting:
             first = await anext(lines, None)

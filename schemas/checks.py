@@ -84,76 +84,78 @@ class CheckName(StrEnum):
     HOOKS = "hooks"
 
 
-class Kind(NamedTuple):
+class CheckSubject(NamedTuple):
     """The subject of a check, and the mend that it names where its caller knows no better one."""
 
     looks_at: str
     mend: str
 
 
-CHECKS: Final[Mapping[CheckName, Kind]] = {
-    CheckName.SETTINGS: Kind(
+CHECKS: Final[Mapping[CheckName, CheckSubject]] = {
+    CheckName.SETTINGS: CheckSubject(
         "The ENGRAMQ_* variables can be read, and URLs are URLs.", "Correct the variable; docs/settings.md lists all."
     ),
-    CheckName.HOME: Kind(
+    CheckName.HOME: CheckSubject(
         "The home belongs to this user, and nobody else can write to it.",
         "Close it: `engramq doctor --fix`, or chmod go-w.",
     ),
-    CheckName.DISK: Kind(
+    CheckName.DISK: CheckSubject(
         "The file system of the home has room.",
         "Make room on it; stores are refused while it is full, and go on by themselves afterwards.",
     ),
-    CheckName.LEFTOVERS: Kind(
+    CheckName.LEFTOVERS: CheckSubject(
         "No sockets and no record of processes that are dead.", "Remove them: `engramq doctor --fix`."
     ),
-    CheckName.STACK: Kind(
+    CheckName.STACK: CheckSubject(
         "The processes of the home's supervisor are ready.",
         "See its log in the home's folder logs. `engramq down`, then `engramq up` starts all anew.",
     ),
-    CheckName.PORT: Kind(
+    CheckName.PORT: CheckSubject(
         "The port of HTTP is free, or a gateway of ours has it.",
         "Set ENGRAMQ_PORT to another one, or end the program that listens there.",
     ),
-    CheckName.GATEWAY: Kind(
+    CheckName.GATEWAY: CheckSubject(
         "A gateway answers.", "Start one: `engramq gateway`, or set ENGRAMQ_HOST and ENGRAMQ_PORT to where it listens."
     ),
-    CheckName.REDIS: Kind("Redis answers and takes writes.", "See that it runs and that ENGRAMQ_REDIS_URL is right."),
-    CheckName.CLOCK: Kind(
+    CheckName.REDIS: CheckSubject(
+        "Redis answers and takes writes.", "See that it runs and that ENGRAMQ_REDIS_URL is right."
+    ),
+    CheckName.CLOCK: CheckSubject(
         "The clocks of this machine, of workers and gateways, of Redis and of PostgreSQL agree.",
         "Set the clocks by NTP: times of commands are compared across machines.",
     ),
-    CheckName.DATABASE: Kind(
+    CheckName.DATABASE: CheckSubject(
         "PostgreSQL lets the workers in, answers and takes writes.",
         "See that it runs and that ENGRAMQ_DATABASE_URL is right.",
     ),
-    CheckName.PGVECTOR: Kind(
+    CheckName.PGVECTOR: CheckSubject(
         "The database has pgvector 0.8 or later.",
         "Install it on the server (Debian: postgresql-NN-pgvector), then CREATE EXTENSION vector as a superuser.",
     ),
-    CheckName.SCHEMA: Kind(
+    CheckName.SCHEMA: CheckSubject(
         "The database's schema is this version's.", "Run `engramq migrate` with a URL of the database's owner."
     ),
-    CheckName.MODEL: Kind(
+    CheckName.MODEL: CheckSubject(
         "The model that makes the vectors can be used.",
         "Install engramq again; e5: `engramq model build e5`; an endpoint: see that ENGRAMQ_EMBEDDER_URL answers.",
     ),
-    CheckName.VECTORS: Kind(
+    CheckName.VECTORS: CheckSubject(
         "All vectors are of the model that runs, or are being made anew.",
         "Run a worker of the kind upkeep with the same ENGRAMQ_EMBEDDER as the others.",
     ),
-    CheckName.WORKER: Kind(
+    CheckName.WORKER: CheckSubject(
         "Workers of every kind live, and one answers.",
         "Start them: `engramq worker --all`, or `engramq worker KIND`. One that waits for a server says so in its log.",
     ),
-    CheckName.QUEUE: Kind(
+    CheckName.QUEUE: CheckSubject(
         "No command waits for long while workers live.",
         "See the workers' logs for what they do; start more workers of that kind if they are only busy.",
     ),
-    CheckName.DEAD_LETTERS: Kind(
+    CheckName.DEAD_LETTERS: CheckSubject(
         "No command was given up.",
         "See why: `engramq dead list`; then `engramq dead retry ID` or `engramq dead drop ID`.",
     ),
-    CheckName.HOOKS: Kind(
+    CheckName.HOOKS: CheckSubject(
         "Transcripts of clients with hooks are understood, and their hooks are of this release.",
         "Install a later engramq: it captures what was said since, for as long as the client keeps its transcripts.",
     ),

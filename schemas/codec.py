@@ -51,12 +51,12 @@ def count_stop(envelope: bytes) -> bytes:
     )
 
 
-class _Word(msgspec.Struct):
+class _CommandWord(msgspec.Struct):
     type: str
 
 
 class _Outline(msgspec.Struct):
-    command: _Word
+    command: _CommandWord
 
 
 _outline_decoder: Final = msgspec.msgpack.Decoder(_Outline)

@@ -36,7 +36,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 from engramq.schemas.keys import Keys, keys_of_lanes, lane_of
 from engramq.schemas.limits import ALIVE_S, REGISTER_S
 from engramq.schemas.redis_problems import looked_at, refusal_of, together, transaction
-from engramq.schemas.redis_urls import Place, is_cluster, is_sentinel, sentinels_of, several
+from engramq.schemas.redis_urls import ServerPlace, is_cluster, is_sentinel, sentinels_of, several
 from engramq.schemas.scripts import COUNT_PRESENT, Script
 from engramq.schemas.settings import Settings
 
@@ -95,14 +95,14 @@ class Server:
         # The usual parser does not tell MOVED and its like from other errors.
         return options | {"parser_class": ClusterParser} if self.moves else options
 
-    async def locate(self, key: str) -> Place | None:  # noqa: ARG002 - a server of its own holds all keys
+    async def locate(self, key: str) -> ServerPlace | None:  # noqa: ARG002 - a server of its own holds all keys
         """Return where the server is that holds a key, None for where the URL says.
 
         Raises RedisError, OSError, TimeoutError, UnsupportedServer.
         """
         return None
 
-    def forget(self, place: Place | None) -> None:
+    def forget(self, place: ServerPlace | None) -> None:
         """Note that the server there is gone, or does not hold the keys any more: `locate` has to ask."""
 
     def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
@@ -115,7 +115,7 @@ class Server:
 class _Sentinels(Sentinel):
     """redis-py's Sentinel, but it leaves no connection open."""
 
-    def __init__(self, places: Sequence[Place], options: dict[str, Any]) -> None:
+    def __init__(self, places: Sequence[ServerPlace], options: dict[str, Any]) -> None:
         super().__init__(places, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
         self._turn = asyncio.Lock()
 
@@ -144,9 +144,9 @@ class SentinelServer(Server):
         super().__init__(self._watched.master_url)
         self._sentinels = self._connect_sentinels()
 
-    async def locate(self, key: str) -> Place | None:  # noqa: ARG002 - the master holds all keys
+    async def locate(self, key: str) -> ServerPlace | None:  # noqa: ARG002 - the master holds all keys
         """Return the master that the Sentinels name; see Server.locate."""
-        return Place(*await self._sentinels.discover_master(self._watched.service))
+        return ServerPlace(*await self._sentinels.discover_master(self._watched.service))
 
     def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
         """Return a client of whatever server is the master; see Server.client."""
@@ -176,11 +176,11 @@ class ClusterServer(Server):
         super().__init__(first)
         self._cluster = self._of_redis_py(CONNECT_S / 2)  # for its map alone: it keeps no connection
         self._fresh = False
-        self._gone: set[Place | None] = set()
+        self._gone: set[ServerPlace | None] = set()
         self._read_at = -MAP_S  # monotonic, in seconds
         self._turn = asyncio.Lock()
 
-    async def locate(self, key: str) -> Place | None:
+    async def locate(self, key: str) -> ServerPlace | None:
         """Return the master of a key; see Server.locate."""
         async with self._turn:
             if not self._fresh and time.monotonic() >= self._read_at + MAP_S:
@@ -192,9 +192,9 @@ class ClusterServer(Server):
         if node is None:
             self.forget(None)
             raise NoMaster(f"No master of the Redis Cluster holds the slot of {key} now.")
-        return Place(node.host, int(node.port))
+        return ServerPlace(node.host, int(node.port))
 
-    def forget(self, place: Place | None) -> None:
+    def forget(self, place: ServerPlace | None) -> None:
         """Read the map before it is used again, from another node than the one that is gone."""
         self._fresh = False
         self._gone.add(place)  # for the next reading: one that is under way walks over the nodes
@@ -292,7 +292,7 @@ class RedisConnection:
         self._key = key
         pool: Any = ConnectionPool(**self._server.options, socket_connect_timeout=CONNECT_S)
         self._connection: Any = pool.make_connection()
-        self._place: Place | None = None  # where it is connected to, if that may change
+        self._place: ServerPlace | None = None  # where it is connected to, if that may change
         self._scripts = scripts
 
     async def open(self) -> None:

@@ -103,7 +103,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=FORM
 OF_NAMESPACE: Final = ("active_hours", "language", "visibility", "sharing_consent", "admins_read")
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class UsageCounters(msgspec.Struct, frozen=True, kw_only=True):
     """The counters of a memory that was found or judged."""
 
     access_count: BigCount
@@ -162,7 +162,7 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     created_by: Text
     created_at: Moment
     updated_at: Moment
-    usage: Usage | None
+    usage: UsageCounters | None
     embedding: bytes | None = None
     embedding_model: EmbeddingModel | None = None
 

@@ -38,7 +38,7 @@ class BrokenOff(Exception):
     """The file cannot be read on; the message says why."""
 
 
-class Source:
+class PackedSource:
     """A file, or a pipe, to be read once.
 
     `position`: how many of its bytes, as they are in the file, the lines given so far took.

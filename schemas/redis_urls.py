@@ -25,7 +25,7 @@ CHECK_NAME: Final = "ssl_check_hostname"
 CHOICES: Final = {"ssl_cert_reqs": ("required", "optional", "none"), CHECK_NAME: ("true", "false")}
 
 
-class Place(NamedTuple):
+class ServerPlace(NamedTuple):
     """The address of a server."""
 
     host: str
@@ -41,7 +41,7 @@ class SentinelService(NamedTuple):
     """A service, the Sentinels that know its master, and how to get in: the URLs' hosts are not the ones to go to."""
 
     service: str
-    sentinels: list[Place]
+    sentinels: list[ServerPlace]
     master_url: str
     sentinel_url: str
 
@@ -71,7 +71,7 @@ def sentinels_of(url: str) -> SentinelService:
     )
 
 
-def several(url: str) -> tuple[str, list[Place]]:
+def several(url: str) -> tuple[str, list[ServerPlace]]:
     """Return the URL of the first server of several that a URL names, and the addresses of all.
 
     Raises ValueError that says what is taken.
@@ -85,7 +85,7 @@ def several(url: str) -> tuple[str, list[Place]]:
     return urlunsplit((scheme, f"{user}{at}{names[0]}", "", parts.query, "")), [_place(name) for name in names]
 
 
-def _place(text: str, usual_port: int = USUAL_PORT) -> Place:
+def _place(text: str, usual_port: int = USUAL_PORT) -> ServerPlace:
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port or usual_port
@@ -93,7 +93,7 @@ def _place(text: str, usual_port: int = USUAL_PORT) -> Place:
         host, port = None, usual_port
     if not host:
         raise ValueError("must name nodes as host:port, with commas")
-    return Place(host, port)
+    return ServerPlace(host, port)
 
 
 def with_name_check(url: str) -> str:

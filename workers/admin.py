@@ -18,7 +18,7 @@ from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.exports import LINE_BYTES
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.packed_lines import Source, UnusableFile
+from engramq.schemas.packed_lines import PackedSource, UnusableFile
 from engramq.schemas.setting_values import namespace as valid_namespace
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import AuditAction, WorkerKind
@@ -240,7 +240,7 @@ def _namespace_of(found: restoring.CheckedExport) -> str:
 def _lines(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as raw:
-            yield from Source(raw).lines(LINE_BYTES)
+            yield from PackedSource(raw).lines(LINE_BYTES)
     except OSError as problem:  # which further up would mean that the database is away
         raise UnusableFile(f"{path} cannot be read: {problem.strerror or problem}.") from None
 

@@ -55,7 +55,7 @@ from engramq.workers.memories import (
 )
 from engramq.workers.memories import store as storing
 from engramq.workers.memories.import_rows import BulkLoads
-from engramq.workers.memories.quotas import Quotas
+from engramq.workers.memories.quotas import ProcessQuotas
 from engramq.workers.migrating import require_database
 from engramq.workers.migrating import run as run_in_loop
 from engramq.workers.queue.background import Activity
@@ -138,7 +138,7 @@ def build_services(
         Classifier(store=whole, activity=activity, stopping=stopping),
         BulkLoads(sizes),
         Exporting(),
-        Quotas(settings, whole),
+        ProcessQuotas(settings, whole),
         Usage(whole, activity, stopping=stopping),
         CoRetrievals(whole, rules, activity, stopping=stopping),
         similarity.SimilarityLinker(

@@ -155,7 +155,7 @@ def handles_without_transaction(
     return lambda run: CommandHandler(command, run, in_transaction=False)
 
 
-class _Taken(Exception):
+class _AlreadyInLedger(Exception):
     """The command id or the idempotency key is in the ledger already; the transaction is rolled back."""
 
 
@@ -218,7 +218,7 @@ class CommandRunner:
                 for _ in range(ENTRIES_LOST_MAX):
                     try:
                         return await context.store.write(envelope.namespace, carry_out, by_keys=handler.by_keys)
-                    except _Taken:
+                    except _AlreadyInLedger:
                         context.forget()
                         known = await _find(context)
                     if known is not None:
@@ -304,7 +304,7 @@ async def _read(
 async def _carry_out(
     handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...], tx: Transaction
 ) -> WriteReply:
-    """Run a handler between the two halves of its ledger row; raises _Taken when that is there already."""
+    """Run a handler between the two halves of its ledger row; raises _AlreadyInLedger when that is there already."""
     envelope = context.envelope
     tx.lease, tx.writer = context.lease, envelope.principal.name
     insertion = await ledger.send_begin(tx, envelope)
@@ -312,10 +312,10 @@ async def _carry_out(
         reply: WriteReply = await handler.run(tx, envelope.command, context, *prepared)
     except EngramqError:
         if await insertion.fetchone() is None:
-            raise _Taken from None
+            raise _AlreadyInLedger from None
         raise
     if await insertion.fetchone() is None:
-        raise _Taken
+        raise _AlreadyInLedger
     reply.command_id = envelope.id
     if envelope.references:
         reply = add_references(reply, envelope)

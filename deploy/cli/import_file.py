@@ -45,7 +45,7 @@ from engramq.deploy.importing.sending import Options, import_file, import_server
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
-from engramq.schemas.packed_lines import Source
+from engramq.schemas.packed_lines import PackedSource
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import (
     ForeignFormat,
@@ -235,7 +235,7 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
             looked = look_through(source.entries(), settings, options, rejects, foreign=True)
         else:
             with _open_input(source) as raw:
-                rows = read_records(Source(raw).lines(), options.row_format)
+                rows = read_records(PackedSource(raw).lines(), options.row_format)
                 looked = look_through(rows, settings, options, rejects, foreign=False)
     kinds = [kind for kind in (NODES, EDGES) if looked.counts[kind]]
     print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (MEMORIES, *kinds, REJECTED)))

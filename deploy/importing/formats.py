@@ -13,7 +13,7 @@ from engramq.deploy.importing.exports import Beginning, is_archive, look_at, mem
 from engramq.deploy.importing.fields import Reader
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import format_by_name
-from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
+from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, PackedSource, UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat, RowFormat, TranscriptFormat
 
 
@@ -184,7 +184,9 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
         if is_database(path):
             return _format_of_database(path)
         with path.open("rb") as raw:
-            first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
+            first = (
+                next((line for line in PackedSource(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
+            )
     except (OSError, UnusableFile, BrokenOff):
         return None  # its reader says why
     if not first.startswith((b"{", b"[", b'"')) or (first.startswith(b"[") and format_by_name(path) is not None):

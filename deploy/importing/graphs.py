@@ -10,7 +10,7 @@ from typing import Any, Final
 from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas import limits
-from engramq.schemas.packed_lines import Source
+from engramq.schemas.packed_lines import PackedSource
 
 ENTITY: Final = "entity"
 RELATION: Final = "relation"
@@ -41,7 +41,7 @@ def _graph_rows(path: Path) -> Iterator[tuple[object, Given | Rejection]]:
     with exports.opened(path, "") as stream:
         are_lines = exports.look_at(stream, *GRAPH_LISTS).name is None
     with path.open("rb") as raw:  # a line that is broken costs no other
-        lines = read_json_lines(Source(raw).lines()) if are_lines else ()
+        lines = read_json_lines(PackedSource(raw).lines()) if are_lines else ()
         for name, row in (("", row) for row in lines) if are_lines else exports.read_lists(path, "", *GRAPH_LISTS):
             yield _KINDS.get(name) or (None if isinstance(row, Rejection) else graph_kind(row.values)), row
 

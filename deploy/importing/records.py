@@ -15,7 +15,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import ImportRecord, Original
 from engramq.schemas.exports import LINE_BYTES, is_head
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
+from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, PackedSource, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
 
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
@@ -314,7 +314,7 @@ def is_export(path: Path) -> bool:
         if not path.is_file():
             return False
         with path.open("rb") as raw:
-            first = next((line for line in Source(raw).lines(LINE_BYTES) if line.strip()), b"")
+            first = next((line for line in PackedSource(raw).lines(LINE_BYTES) if line.strip()), b"")
     except (OSError, UnusableFile, BrokenOff):
         return False
     return is_head(first.removeprefix(UTF8_BOM))

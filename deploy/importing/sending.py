@@ -41,7 +41,7 @@ from engramq.schemas.checks import REDIS_AWAY
 from engramq.schemas.commands import BatchImported, Command, ImportBatch, MakeReceipt, ReceiptMade
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.limits import ALIVE_S
-from engramq.schemas.packed_lines import Source
+from engramq.schemas.packed_lines import PackedSource
 from engramq.schemas.settings import Redact, Settings, read_settings
 from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat, Status, Visibility, WorkerKind
 
@@ -465,7 +465,7 @@ async def import_file(
 
     Raises EngramqError, NoWorker, CannotReject, UnusableFile, maybe in a group.
     """
-    source = Source(raw)
+    source = PackedSource(raw)
     async with open_importer(source, total_bytes) as importer:
         records = read_records(source.lines(), options.row_format)
         rows = options.checked(records, settings, importer.secrets)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database, require_no_link
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
-from engramq.schemas.packed_lines import Source, UnusableFile
+from engramq.schemas.packed_lines import PackedSource, UnusableFile
 
 _MEMORIES: Final = "memories"
 _RELATIONS: Final = "relations"  # of a memory that keeps a graph beside
@@ -67,7 +67,7 @@ def read_openmemory(path: Path, _choices: fields.Choices) -> Iterator[exports.En
     else:
         # The document is an object with keys of its own before its memories, over several lines.
         with path.open("rb") as raw:
-            first = next((line for line in Source(raw).lines() if line.strip()), b"")
+            first = next((line for line in PackedSource(raw).lines() if line.strip()), b"")
         member, are_lines = "", b'"content"' in first
     categories: dict[str, str] = {}
     if not are_lines:
@@ -82,7 +82,7 @@ def read_openmemory(path: Path, _choices: fields.Choices) -> Iterator[exports.En
 
     with exports.opened(path, member) as stream:
         yield from exports.read_each(
-            read_json_lines(Source(stream).lines()) if are_lines else exports.items(stream, _MEMORIES), read
+            read_json_lines(PackedSource(stream).lines()) if are_lines else exports.items(stream, _MEMORIES), read
         )
 
 

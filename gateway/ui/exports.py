@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 from starlette.responses import Response, StreamingResponse
 
-from engramq.gateway.parts import BrokenOff, Progress
+from engramq.gateway.parts import AnswerBrokenOff, AnswerProgress
 from engramq.gateway.router import while_there
 from engramq.gateway.ui.memories import count_memories
 from engramq.gateway.ui.request import PageRequest
@@ -122,10 +122,10 @@ async def export_all(page: PageRequest) -> Response:
 
     parts = page.site.parts.parts(ask)
     try:
-        await _tell(page, export, Progress("running"))
+        await _tell(page, export, AnswerProgress("running"))
         async with while_there(page.request.receive, is_read=True):
             first = await anext(parts)
-    except (BrokenOff, *CLIENT_ERRORS) as problem:
+    except (AnswerBrokenOff, *CLIENT_ERRORS) as problem:
         raise refuse(FaultCode.UNAVAILABLE, "No worker sends the export.") from problem
     suffix, media_type = _FILES[form]
     named = "-".join(filter(None, ("engramq", page.caller.namespace, project, f"{datetime.now(UTC):%Y-%m-%d}")))
@@ -140,8 +140,8 @@ async def _lines(
     """Yield the file as all parts come, and keep how far they are; what `rest` raises breaks the file off."""
     part, size, state, written = first, 0, "broken", _Written(page, form)
 
-    def far(state: str) -> Progress:
-        return Progress(state, part.records, part.total, size, written.left_out)
+    def far(state: str) -> AnswerProgress:
+        return AnswerProgress(state, part.records, part.total, size, written.left_out)
 
     async with aclosing(rest):
         try:
@@ -163,7 +163,7 @@ async def _lines(
                 await _tell(page, export, far(state))
 
 
-async def _tell(page: PageRequest, export: str, progress: Progress) -> None:
+async def _tell(page: PageRequest, export: str, progress: AnswerProgress) -> None:
     await page.site.parts.tell(page.caller.namespace, page.caller.principal.identity, export, progress)
 
 

@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from engramq.gateway.run import Gateway
-from engramq.gateway.stdio_sessions import Line, LineReader, listen, serve_stdio_sessions
+from engramq.gateway.stdio_sessions import BoundedLineReader, Line, listen, serve_stdio_sessions
 from engramq.schemas import limits
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError
@@ -35,7 +35,7 @@ class StdioSession:
 
     def __init__(self, stream: anyio.abc.SocketStream) -> None:
         self.stream = stream
-        self._lines: AsyncGenerator[Line] = LineReader(stream, 64 * limits.BODY_BYTES).lines()
+        self._lines: AsyncGenerator[Line] = BoundedLineReader(stream, 64 * limits.BODY_BYTES).lines()
 
     async def say(self, message: Any) -> None:
         await self.stream.send(json.dumps(message).encode() + b"\n")
@@ -337,7 +337,7 @@ class Chunks(ByteReceiveStream):
 async def test_lines_are_the_same_however_they_are_cut(size: int) -> None:
     long = b"<" + b"x" * 998 + b">"
     data = b"one\n\n  \ntwo\r\n" + long + b"\nthree\n" + long + b"\nlast"
-    lines = [line async for line in LineReader(Chunks(data, size), 10).lines()]
+    lines = [line async for line in BoundedLineReader(Chunks(data, size), 10).lines()]
     assert [line.size for line in lines] == [3, 4, 1_000, 5, 1_000, 4]
     assert [line.head for line in lines if line.size <= 10] == [b"one", b"two\r", b"three", b"last"]
     assert [(line.head[:1], line.tail[-1:]) for line in lines if line.size > 10] == [(b"<", b">")] * 2
@@ -349,6 +349,6 @@ async def test_lines_are_the_same_however_they_are_cut(size: int) -> None:
 async def test_of_a_line_that_is_too_long_size_and_both_ends_are_known(length: int) -> None:
     long = b"<" + b"x" * (length - 2) + b">"
     for data in (long + b"\nnext\n", long):
-        first, *others = [line async for line in LineReader(Chunks(data, 10), 10).lines()]
+        first, *others = [line async for line in BoundedLineReader(Chunks(data, 10), 10).lines()]
         assert (first.size, first.head[:10], first.tail) == (length, long[:10], long[-300:])
         assert [line.head for line in others] == ([b"next"] if data != long else [])

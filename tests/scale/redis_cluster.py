@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from redis import Redis
 
 from engramq.schemas.keys import SLOTS, slot_of
-from engramq.schemas.redis_urls import Place
+from engramq.schemas.redis_urls import ServerPlace
 from tests.faults.world import free_port
 from tests.redis_process import RedisProcess, options, until
 
@@ -27,7 +27,7 @@ class Node(RedisProcess):
     def __init__(self, folder: Path, password: str = "") -> None:
         super().__init__()
         self.folder, self.password = folder, password
-        self.place = Place("127.0.0.1", _free_port())
+        self.place = ServerPlace("127.0.0.1", _free_port())
         self.redis: Any = Redis(port=self.place.port, password=password or None, socket_timeout=5.0)
         self.is_hung = False
 

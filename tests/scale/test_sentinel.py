@@ -20,7 +20,7 @@ from engramq.schemas.connection import RedisConnection, UnsupportedServer, serve
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.redis_problems import refusal_of
-from engramq.schemas.redis_urls import Place, sentinels_of
+from engramq.schemas.redis_urls import ServerPlace, sentinels_of
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.workers.queue.contract import ResultUnknown
 from engramq.workers.queue.inspection import Inspection
@@ -158,7 +158,7 @@ def test_the_parts_of_a_url() -> None:
         "rediss+sentinel://ada:p%40w@a.example,[::1]:1/mine/3?ssl_ca_certs=/ca.pem&sentinel_username=s&sentinel_password=q%2F"
     )
     assert found.service == "mine"
-    assert found.sentinels == [Place("a.example", 26379), Place("::1", 1)]
+    assert found.sentinels == [ServerPlace("a.example", 26379), ServerPlace("::1", 1)]
     assert found.master_url == "rediss://ada:p%40w@sentinel/3?ssl_ca_certs=/ca.pem"
     assert found.sentinel_url == "rediss://s:q%2F@sentinel?ssl_ca_certs=/ca.pem"
 

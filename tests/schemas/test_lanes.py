@@ -9,7 +9,7 @@ import pytest
 from engramq.schemas.connection import CONNECTION_ERRORS, ClusterServer, Lanes, lanes_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, SLOTS, TRIES_KEY, Keys, lane_of, slot_of, tag_of
-from engramq.schemas.redis_urls import Place, several
+from engramq.schemas.redis_urls import ServerPlace, several
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 
@@ -94,7 +94,7 @@ def test_masters_have_their_share_of_the_lanes() -> None:
 
 def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
     url, nodes = several("rediss+cluster://ada:se%40same@one:7000,[::1]:7001,three?ssl_check_hostname=false")
-    assert nodes == [Place("one", 7000), Place("::1", 7001), Place("three", 6379)]
+    assert nodes == [ServerPlace("one", 7000), ServerPlace("::1", 7001), ServerPlace("three", 6379)]
     assert url == "rediss://ada:se%40same@one:7000?ssl_check_hostname=false"
 
 
@@ -116,7 +116,7 @@ async def test_a_node_that_is_forgotten_while_the_map_is_read_ends_no_lane() -> 
     """Another lane's connection forgets it meanwhile; what is not one of CONNECTION_ERRORS ends a bus for good."""
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server.forget(Place("127.0.0.1", 1))
+        server.forget(ServerPlace("127.0.0.1", 1))
         writer.close()
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listener:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import psycopg
 
 from engramq.workers.db.queries import native
-from engramq.workers.db.statements import Exchange, WatchedConnection
+from engramq.workers.db.statements import StatementExchange, WatchedConnection
 from engramq.workers.db.transaction import (
     BEGIN_READ_ONLY,
     COMMIT,
@@ -40,7 +40,7 @@ async def look_up(
         around.append(Lookup("enter_for_lookups", known))
     asked = [Lookup(query, {**known, **values}) for query, values in lookups]
     exchanged = [*around, *asked, Lookup(COMMIT, {})]
-    exchange = Exchange(connection, prepares=settings is None)
+    exchange = StatementExchange(connection, prepares=settings is None)
     try:
         sent = []
         for query, values in exchanged:

@@ -34,7 +34,7 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
-from engramq.workers.db.transaction import Answer, Jsonb, Row, Sent, Transaction, loads
+from engramq.workers.db.transaction import Answer, Jsonb, Row, Transaction, loads
 
 R = TypeVar("R")
 
@@ -75,11 +75,6 @@ END_CHARS: Final = 60  # of each end, which may be the content of a memory
 async def lock(tx: Transaction, *ids: UUID) -> dict[UUID, Row]:
     """Lock those of these memories that exist, in canonical order, and return what decides about them."""
     return {row["id"]: row for row in await tx.rows("lock_memories", ids=sorted(ids))}
-
-
-async def send_lock(tx: Transaction, ids: Sequence[UUID]) -> Sent:
-    """Send the lock of these memories, which have to be in canonical order."""
-    return await tx.send("lock_memories", ids=ids)
 
 
 async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memory]:

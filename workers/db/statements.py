@@ -37,7 +37,7 @@ _FAILED: Final = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
 _numbers: Final = itertools.count()  # a name is never used twice, whatever became of the first statement
 
 
-class Session:
+class SessionStatements:
     """The converter of values of a connection, and the statements that it knows, by text and types.
 
     A prepared statement has its name there, another one how often it was executed. The last used one comes last.
@@ -75,7 +75,7 @@ class WatchedConnection(psycopg.AsyncConnection[Row]):
     """
 
     waits_since: float | None = None
-    session: Session | None = None  # made by the first exchange; None: nothing is prepared
+    session: SessionStatements | None = None  # made by the first exchange; None: nothing is prepared
     sent_by: float = 0.0  # when a slow line has carried all that was sent
 
     async def wait(self, gen: PQGen[RV], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> RV:
@@ -91,7 +91,7 @@ class WatchedConnection(psycopg.AsyncConnection[Row]):
 class Sent:
     """A statement on its way: `fetchall` waits for its rows, `fetchone` for the first or None."""
 
-    exchange: "Exchange"
+    exchange: "StatementExchange"
     span: Span | None
     result: PGresult | None = None
     _rows: list[Row] | None = None
@@ -119,12 +119,12 @@ class Sent:
         return rows[0] if rows else None
 
 
-class Exchange:
+class StatementExchange:
     """Statements of one transaction, or of one round trip; `end` ends it. `prepares`: not behind a pooler."""
 
     def __init__(self, connection: WatchedConnection, *, prepares: bool = True) -> None:
         self.connection = connection
-        self.session = connection.session = connection.session or Session(connection)
+        self.session = connection.session = connection.session or SessionStatements(connection)
         self.pgconn = connection.pgconn
         self._prepares = prepares
         self._under_way: deque[Sent | None] = deque()  # None: what nobody waits for

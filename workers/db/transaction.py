@@ -28,9 +28,9 @@ from psycopg.types.numeric import Int4
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db.errors import Meaning, meaning
 from engramq.workers.db.queries import Query, native, sql
-from engramq.workers.db.statements import Exchange, WatchedConnection
 from engramq.workers.db.statements import Row as Row
 from engramq.workers.db.statements import Sent as Sent
+from engramq.workers.db.statements import StatementExchange, WatchedConnection
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.queue.contract import Lease
 
@@ -117,7 +117,7 @@ async def execute(
     return await connection.execute(text, [values[name] for name in parameters], prepare=prepare)
 
 
-def send(exchange: Exchange, query: Query, values: Mapping[str, Any]) -> Sent:
+def send(exchange: StatementExchange, query: Query, values: Mapping[str, Any]) -> Sent:
     """Send a query with the values of its parameters."""
     text, parameters = native(query)
     return exchange.send(text, [values[name] for name in parameters])
@@ -145,7 +145,7 @@ async def ask(
     Raises psycopg.Error.
     """
     settings = settings_to_take(connection, changes)
-    exchange = Exchange(connection, prepares=settings is None)
+    exchange = StatementExchange(connection, prepares=settings is None)
     try:
         if settings is not None:
             exchange.send(BEGIN)
@@ -168,7 +168,7 @@ class Transaction:
     itself, as %(writer)s. `at_end` learns how a write ended. `viewer`: whose private rows it sees.
     """
 
-    exchange: Exchange
+    exchange: StatementExchange
     namespace: str
     tenant: Int4
     writer: str = SYSTEM_PRINCIPAL
@@ -250,7 +250,7 @@ async def transaction(
     the connection was lost during COMMIT; LeaseLost.
     """
     settings = settings_to_take(connection, AT_LENGTH if at_length else _NO_CHANGES) if pooled_settings_of else None
-    exchange = Exchange(connection, prepares=settings is None)
+    exchange = StatementExchange(connection, prepares=settings is None)
     committing = False
     try:
         exchange.send(BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN, at_once=True)

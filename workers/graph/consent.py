@@ -33,7 +33,7 @@ _TOO_MANY_OPEN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ConsentDraft:
     """The change for which consent is asked: equal changes are one proposal, whatever their reasons.
 
     `covers`: the constitutive edges that would be changed or go. `change` holds what would be different, as it would
@@ -74,7 +74,7 @@ class ConsentWanted:
         return asdict(self)
 
 
-async def consent(tx: Transaction, envelope: Envelope, draft: Draft) -> UUID | ConsentWanted:
+async def consent(tx: Transaction, envelope: Envelope, draft: ConsentDraft) -> UUID | ConsentWanted:
     """Use up an approved proposal of a change to what is locked, and return its id.
 
     Without one this call is the proposal, or joins the open one, and nothing changes.
@@ -93,13 +93,13 @@ async def consent(tx: Transaction, envelope: Envelope, draft: Draft) -> UUID | C
     )
 
 
-async def draft_sharing(tx: Transaction, memory_id: UUID) -> Draft:
+async def draft_sharing(tx: Transaction, memory_id: UUID) -> ConsentDraft:
     """Return what consent is asked for to share a locked memory: to share it as it is now.
 
     Whatever of it is judged and differs later takes another. Its owner alone can ask: others do not see the memory.
     """
     memory = (await read_memories(tx, (memory_id,)))[memory_id]
-    return Draft(ProposalAction.SHARE, memory_id, change={SEEN: digest_of(memory)})
+    return ConsentDraft(ProposalAction.SHARE, memory_id, change={SEEN: digest_of(memory)})
 
 
 async def end_sharing(tx: Transaction, envelope: Envelope, memory_id: UUID) -> None:
@@ -143,7 +143,7 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
     return Decided(status="recorded", state=after["state"], approvals=approvals, hint=hint)
 
 
-async def _open_proposals(tx: Transaction, draft: Draft) -> list[Row]:
+async def _open_proposals(tx: Transaction, draft: ConsentDraft) -> list[Row]:
     """Return the open proposals of a change, oldest first, locked.
 
     Without an answer there is no consent: whatever is wrong with the table, say so at once and change nothing.
@@ -161,7 +161,7 @@ async def _open_proposals(tx: Transaction, draft: Draft) -> list[Row]:
     return [row for row in rows if row["state"] in OPEN]
 
 
-async def _join(tx: Transaction, envelope: Envelope, draft: Draft, proposals: Sequence[Row]) -> Row:
+async def _join(tx: Transaction, envelope: Envelope, draft: ConsentDraft, proposals: Sequence[Row]) -> Row:
     """Return the open proposal of a change, made if there is none; approved by the caller if they may.
 
     A proposer needs no more than the scope write. To approve what somebody else proposed takes verify, here as in
@@ -180,7 +180,7 @@ async def _join(tx: Transaction, envelope: Envelope, draft: Draft, proposals: Se
     return after
 
 
-async def _make(tx: Transaction, envelope: Envelope, draft: Draft) -> Row:
+async def _make(tx: Transaction, envelope: Envelope, draft: ConsentDraft) -> Row:
     """Make a proposal; raises EngramqError when the principal has as many open ones as one may have."""
     proposal_id, proposer = UUID(uuid7()), envelope.principal.name
     await tx.send("lock_proposer", principal=proposer)

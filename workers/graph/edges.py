@@ -31,7 +31,7 @@ from engramq.schemas.vocabulary import AuditAction, ProposalAction, ReclassifySt
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
-from engramq.workers.graph.consent import PRINCIPALS, ConsentWanted, Draft, consent
+from engramq.workers.graph.consent import PRINCIPALS, ConsentDraft, ConsentWanted, consent
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
 from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merge, sector_named, wrong_sector
 from engramq.workers.graph.nodes import changes, find_or_make, refuse_oversize
@@ -101,7 +101,7 @@ async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict
     protected = is_constitutive(existing["properties"])
     proposal: UUID | None = None
     if protected and change:
-        draft = Draft(ProposalAction.CHANGE, existing["id"], (existing["id"],), change=change)
+        draft = ConsentDraft(ProposalAction.CHANGE, existing["id"], (existing["id"],), change=change)
         agreed = await consent(tx, envelope, draft)
         if isinstance(agreed, ConsentWanted):
             return ChangeNeedsConsent(
@@ -213,7 +213,7 @@ async def reclassify_sector(tx: Transaction, command: ReclassifySector, context:
 async def _reclassify(tx: Transaction, envelope: Envelope, row: Row, sector: Sector, actor: str) -> Reclassified:
     edge_id, old, new = row["id"], sector_of_row(row), {"memory_sector": str(sector)}
     if is_constitutive(row["properties"]):
-        draft = Draft(ProposalAction.RECLASSIFY, edge_id, (edge_id,), new_sector=sector)
+        draft = ConsentDraft(ProposalAction.RECLASSIFY, edge_id, (edge_id,), new_sector=sector)
         agreed = await consent(tx, envelope, draft)
         if isinstance(agreed, ConsentWanted):
             error = f"Edge {edge_id} is constitutive: two different principals must approve its reclassification."
@@ -284,7 +284,7 @@ async def _consent_to_delete(
     """Take consent where constitutive edges would go; None where it takes none."""
     if not covers:
         return None
-    agreed = await consent(tx, envelope, Draft(ProposalAction.DELETE, target, covers))
+    agreed = await consent(tx, envelope, ConsentDraft(ProposalAction.DELETE, target, covers))
     if isinstance(agreed, UUID):
         return agreed
     return DeletionNeedsConsent(

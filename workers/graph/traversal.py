@@ -34,7 +34,7 @@ EdgesFrom = Callable[[Sequence[UUID], int, int], Awaitable[Sequence[Hop]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedNode:
     """A node that a walk came to, the edge it came by, and the product of the weights on the way."""
 
     node: UUID
@@ -43,10 +43,10 @@ class Reached:
     relevance: float
 
 
-async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tuple[list[Reached], bool]:
+async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tuple[list[ReachedNode], bool]:
     """Return up to `limit` nodes within `depth` edges, by distance, then relevance, and whether there may be more."""
     relevance = {start: 1.0}
-    frontier, walked, cut = [start], list[Reached](), False
+    frontier, walked, cut = [start], list[ReachedNode](), False
     per_node = 4 * limit + 100  # more than the answer needs: some are parallel, some lead back
     for distance in range(1, depth + 1):
         try:
@@ -54,9 +54,9 @@ async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tu
         except OutOfTime:
             return walked, True
         cut = cut or _was_cut(hops, per_node)
-        level: dict[UUID, Reached] = {}
+        level: dict[UUID, ReachedNode] = {}
         for hop in hops:
-            reached = Reached(hop.far, hop, distance, relevance[hop.near] * hop.weight)
+            reached = ReachedNode(hop.far, hop, distance, relevance[hop.near] * hop.weight)
             if hop.far not in relevance and (hop.far not in level or _rank(reached) < _rank(level[hop.far])):
                 level[hop.far] = reached
         nearest = sorted(level.values(), key=_rank)
@@ -70,7 +70,7 @@ async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tu
     return walked, cut
 
 
-def _rank(reached: Reached) -> tuple[float, UUID]:
+def _rank(reached: ReachedNode) -> tuple[float, UUID]:
     return -reached.relevance, reached.hop.edge_id
 
 

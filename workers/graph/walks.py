@@ -25,7 +25,7 @@ from engramq.workers.graph.reads import (
     node_ref,
     sector_of_row,
 )
-from engramq.workers.graph.traversal import EdgesFrom, Hop, OutOfTime, Reached, shortest_path, walk
+from engramq.workers.graph.traversal import EdgesFrom, Hop, OutOfTime, ReachedNode, shortest_path, walk
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.decay import decay
 
@@ -124,7 +124,7 @@ def _reading(context: Context, query: str, filters: Mapping[str, Any], weight_of
     return edges_from
 
 
-async def _neighbors(tx: Transaction, walked: Sequence[Reached], filters: Mapping[str, Any]) -> list[Neighbor]:
+async def _neighbors(tx: Transaction, walked: Sequence[ReachedNode], filters: Mapping[str, Any]) -> list[Neighbor]:
     """Return the nodes that a walk has reached, with the edges between each and the node before it."""
     nodes = await tx.send("nodes_by_id", ids=[reached.node for reached in walked], bytes=PROPERTIES_BYTES)
     edges = await tx.send(
@@ -145,7 +145,7 @@ async def _neighbors(tx: Transaction, walked: Sequence[Reached], filters: Mappin
     ]
 
 
-def _neighbor(reached: Reached, node: Row, crossings: Sequence[Row]) -> Neighbor:
+def _neighbor(reached: ReachedNode, node: Row, crossings: Sequence[Row]) -> Neighbor:
     """Return one of them; `crossings` are heaviest first."""
     edge, not_shown = crossings[0], crossings[0]["total"] - len(crossings)
     return Neighbor(

@@ -28,7 +28,7 @@ from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Stand
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Jsonb, Transaction
-from engramq.workers.links.rules import Displaced, Link, LinkRules, assert_again, assert_new
+from engramq.workers.links.rules import Displaced, LinkRules, StoredLink, assert_again, assert_new
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
 from engramq.workers.links.writer import audit_displaced, make_room, record_displaced
 from engramq.workers.runner import Context, handles
@@ -59,8 +59,8 @@ class Asserted:
     source: UUID
     target: UUID
     action: LinkAction
-    link: Link
-    before: Link | None
+    link: StoredLink
+    before: StoredLink | None
     displaced: Sequence[Displaced] = ()
     untrusted: bool = False
 
@@ -237,7 +237,7 @@ async def _audit(tx: Transaction, envelope: Envelope, action: AuditAction, asser
     await audit.record(tx, envelope, action, asserted.link.id, old=old, new=new)
 
 
-def link_for_audit(link: Link) -> dict[str, Any]:
+def link_for_audit(link: StoredLink) -> dict[str, Any]:
     """Return a link as the audit log keeps it: of a note, which may say what a memory says, only a digest."""
     kept = {name: getattr(link, name) for name in ("relation", "weight", "origin", "reinforcement_count")}
     return kept if link.note is None else {**kept, "note_sha256": hashlib.sha256(link.note.encode()).hexdigest()}

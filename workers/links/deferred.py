@@ -15,7 +15,7 @@ from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.links.connect import Ends, LinkWriter, require_linkable
-from engramq.workers.links.rules import Link, LinkRules, assert_new
+from engramq.workers.links.rules import LinkRules, StoredLink, assert_new
 
 SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
 
@@ -63,7 +63,7 @@ async def waiting_between(tx: Transaction, pair: Pair) -> list[Row]:
     return await tx.rows("deferred_between", ids=list(pair))
 
 
-def link_of(row: Row) -> Link:
+def link_of(row: Row) -> StoredLink:
     """Return the link that a waiting one would become if nothing else were there."""
     return assert_new(row["id"], row["source_id"], row["target_id"], _request(row))
 

@@ -13,7 +13,7 @@ from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.connect import link_for_audit
 from engramq.workers.links.deferred import drop, link_of, waiting_between
-from engramq.workers.links.rules import Link
+from engramq.workers.links.rules import StoredLink
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import require_trusted_with
@@ -68,7 +68,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
     )
 
 
-def _guard(link: Link, command: Disconnect) -> str | None:
+def _guard(link: StoredLink, command: Disconnect) -> str | None:
     """Return why a link stays, None when it may go."""
     if link.relation == Relation.SUPERSEDES:
         return "restore the old memory to undo it"

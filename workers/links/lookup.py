@@ -29,7 +29,7 @@ DIGITS: Final = 4  # of confidence
 NEAR: Final = 5  # looked at, since the order that the vector index gives is only nearly right
 
 
-class Match(NamedTuple):
+class QueryMatch(NamedTuple):
     """The memory that matches a query best."""
 
     memory_id: str
@@ -39,7 +39,7 @@ class Match(NamedTuple):
 class Guess(NamedTuple):
     """A match of a query, with the chance that it is the one that was meant; without a match it never is."""
 
-    match: Match | None
+    match: QueryMatch | None
     confidence: float | None
 
 
@@ -89,7 +89,7 @@ async def _guesses(tx: Transaction, sizes: Sizes, reading: Reading, project: str
             guesses.append(Guess(None, None))
             continue
         confidence = round(reading.curve.confidence(similarity(row["distance"])), DIGITS)
-        guesses.append(Guess(Match(str(row["id"]), row["content"]), confidence))
+        guesses.append(Guess(QueryMatch(str(row["id"]), row["content"]), confidence))
     return guesses
 
 

@@ -33,7 +33,7 @@ class LinkRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class StoredLink:
     """A link between two memories, as it is stored or will be."""
 
     id: UUID
@@ -71,10 +71,10 @@ def clamp(weight: float) -> float:
     return min(1.0, max(0.0, weight))
 
 
-def assert_new(new_id: UUID, source: UUID, target: UUID, request: LinkRequest) -> Link:
+def assert_new(new_id: UUID, source: UUID, target: UUID, request: LinkRequest) -> StoredLink:
     """Return the new link that an agent asks for."""
     relation = Relation.SIMILAR.value if request.relation is UNSET else request.relation
-    return Link(
+    return StoredLink(
         id=new_id,
         pair=pair_of(source, target),
         declared_from=source,
@@ -85,7 +85,9 @@ def assert_new(new_id: UUID, source: UUID, target: UUID, request: LinkRequest) -
     )
 
 
-def assert_again(existing: Link, request: LinkRequest, delta: float, *, quoted: bool = True) -> tuple[LinkAction, Link]:
+def assert_again(
+    existing: StoredLink, request: LinkRequest, delta: float, *, quoted: bool = True
+) -> tuple[LinkAction, StoredLink]:
     """Return what an agent's request makes of the link that is there; what it changes becomes the agent's.
 
     Raises EngramqError: `edge_exists`, `relation_conflict`; `quoted`: they may quote its relation.
@@ -123,7 +125,7 @@ def round_weight(weight: float) -> float:
     return round(weight, DIGITS)
 
 
-def _change(link: Link, request: LinkRequest, *, weight: bool = True) -> Link:
+def _change(link: StoredLink, request: LinkRequest, *, weight: bool = True) -> StoredLink:
     return replace(
         link,
         origin=Origin.AGENT,
@@ -133,7 +135,7 @@ def _change(link: Link, request: LinkRequest, *, weight: bool = True) -> Link:
     )
 
 
-def _describe(link: Link, quoted: bool) -> str:
+def _describe(link: StoredLink, quoted: bool) -> str:
     low, high = link.pair
     return f"The link {link.relation!r} between {low} and {high}" if quoted else f"The link between {low} and {high}"
 
@@ -143,7 +145,7 @@ class Displaced:
     """A link that has to go, and the end that is full."""
 
     end: UUID
-    link: Link
+    link: StoredLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class Full:
 
 
 def displacement(
-    links: Mapping[UUID, Sequence[Link]],
+    links: Mapping[UUID, Sequence[StoredLink]],
     keep: Mapping[UUID, int],
     *,
     lighter_than: float = math.inf,
@@ -179,5 +181,5 @@ def displacement(
     return list(going.values())
 
 
-def _rank(link: Link) -> tuple[int, float, UUID]:
+def _rank(link: StoredLink) -> tuple[int, float, UUID]:
     return [*DISPLACEABLE].index(link.relation), link.weight, link.id  # type: ignore[arg-type]  # a word of the list

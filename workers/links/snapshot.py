@@ -14,9 +14,9 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import Pair
 from engramq.schemas.vocabulary import Direction, MemoryState, Origin, Partition, Standing, Verification
-from engramq.workers.db.memory_rows import BEGINNING_CHARS, send_lock, visible_now, warn_of
+from engramq.workers.db.memory_rows import BEGINNING_CHARS, visible_now, warn_of
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.links.rules import Link
+from engramq.workers.links.rules import StoredLink
 
 LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
 
@@ -28,9 +28,9 @@ class LinkTable:
         self.tx = tx
         self._memories = memories
         self._owners: dict[UUID, str | None] = {memory_id: row["owner"] for memory_id, row in memories.items()}
-        self._stored: dict[Pair, Link] = {}
-        self._links: dict[Pair, Link] = {}
-        self._counting: dict[UUID, dict[Pair, Link]] = {memory_id: {} for memory_id in memories}
+        self._stored: dict[Pair, StoredLink] = {}
+        self._links: dict[Pair, StoredLink] = {}
+        self._counting: dict[UUID, dict[Pair, StoredLink]] = {memory_id: {} for memory_id in memories}
         self._buried: set[Pair] = set()
         self._used: set[Pair] = set()
         self._writers: dict[Pair, str] = {}
@@ -46,7 +46,7 @@ class LinkTable:
         `making`: pairs that an automatic writer may link; it is looked up which of them nobody but an agent may.
         """
         wanted = sorted(set(ids))
-        memories = await send_lock(tx, wanted)
+        memories = await tx.send("lock_memories", ids=wanted)
         if changing:
             await tx.send("lock_links", **columns_of(changing))
         links = await tx.send("links_at", ids=wanted)
@@ -86,11 +86,11 @@ class LinkTable:
             replacement=self._replacements.get(memory_id),
         )
 
-    def link(self, pair: Pair) -> Link | None:
+    def link(self, pair: Pair) -> StoredLink | None:
         """Return the link of a pair of these memories."""
         return self._links.get(pair)
 
-    def counting(self, memory_id: UUID) -> list[Link]:
+    def counting(self, memory_id: UUID) -> list[StoredLink]:
         """Return the links that count against the cap of one of these memories."""
         return list(self._counting[memory_id].values()) if memory_id in self._counting else []
 
@@ -102,7 +102,7 @@ class LinkTable:
         """Say whether somebody took the link of a pair away, so that only an agent may make it again."""
         return pair in self._buried
 
-    def put(self, link: Link, by: str | None = None) -> None:
+    def put(self, link: StoredLink, by: str | None = None) -> None:
         """Make a link between two active ones of these memories, or use the one that is there, changed or not.
 
         `by` is who wants it, if not who writes in this transaction.
@@ -113,7 +113,7 @@ class LinkTable:
         for end in link.pair:
             self._counting[end][link.pair] = link
 
-    def remove(self, link: Link) -> None:
+    def remove(self, link: StoredLink) -> None:
         """Remove a link."""
         self._links.pop(link.pair, None)
         for end in link.pair:
@@ -155,7 +155,7 @@ class LinkTable:
             raise ValueError("the ends of a link are private to two principals")
         return owners[0] if owners else None
 
-    def _columns(self, links: list[Link]) -> dict[str, list[Any]]:
+    def _columns(self, links: list[StoredLink]) -> dict[str, list[Any]]:
         return {
             "ids": [link.id for link in links],
             "relations": [str(link.relation) for link in links],
@@ -170,7 +170,7 @@ class LinkTable:
         pair = row["source_id"], row["target_id"]
         link = self._links.get(pair)
         if link is None:
-            link = self._stored[pair] = self._links[pair] = Link(
+            link = self._stored[pair] = self._links[pair] = StoredLink(
                 id=row["id"],
                 pair=pair,
                 declared_from=row["declared_from"],

@@ -18,7 +18,7 @@ from engramq.schemas.vocabulary import DISPLACEABLE, Origin, Standing
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.links.rules import Displaced, Full, Link, LinkRules, displacement
+from engramq.workers.links.rules import Displaced, Full, LinkRules, StoredLink, displacement
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 
@@ -93,7 +93,7 @@ def add_automatic(table: LinkTable, wanted: AutomaticLink, cap: int) -> bool:
     for displaced in going:
         table.remove(displaced.link)
     table.put(
-        Link(
+        StoredLink(
             id=UUID(uuid7()),
             pair=wanted.pair,
             declared_from=source,

@@ -26,7 +26,7 @@ from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.disagreement import (
     LOOKED_AT_CHARS,
     PIECE_CHARS,
-    Pieces,
+    DifferingPieces,
     Statement,
     are_other_values,
     differ_in_one_place,
@@ -162,7 +162,7 @@ class Disagreement(NamedTuple):
 
     earlier: str
     later: str
-    pieces: Pieces
+    pieces: DifferingPieces
 
 
 def compare(memory: Stated, other: Stated, linked: Collection[Ends] = ()) -> Disagreement | None:
@@ -180,7 +180,7 @@ def compare(memory: Stated, other: Stated, linked: Collection[Ends] = ()) -> Dis
     earlier, later = (memory, other) if memory.order < other.order else (other, memory)
     pieces = disagreement(earlier.content, later.content, same_speaker=earlier.speaker == later.speaker)
     if pieces is None and frozenset((memory.id, other.id)) in linked:
-        pieces = Pieces(*(preview_of(each.content, PIECE_CHARS) for each in (earlier, later)))
+        pieces = DifferingPieces(*(preview_of(each.content, PIECE_CHARS) for each in (earlier, later)))
     return None if pieces is None else Disagreement(earlier.id, later.id, pieces)
 
 

@@ -85,14 +85,14 @@ class Statement:
     least: int
 
 
-class Pieces(NamedTuple):
+class DifferingPieces(NamedTuple):
     """The two pieces in which an earlier and a later text speak of the same thing."""
 
     earlier: str
     later: str
 
 
-class _Text(NamedTuple):
+class _StatedText(NamedTuple):
     """The statements of a text; `parts`: all of its sentences, questions and suppositions too."""
 
     statements: tuple[Statement, ...]
@@ -101,7 +101,7 @@ class _Text(NamedTuple):
     is_note: bool
 
 
-def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Pieces | None:
+def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> DifferingPieces | None:
     """Return the first pieces of two texts that say otherwise about the same thing; None when none do.
 
     Different speakers speak of different things when they speak of themselves.
@@ -125,11 +125,11 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
                         places = None  # they are of two things: each has an anchor of its own beside where they differ
                 places = places or _find_denied(first, other)
                 if places is not None:
-                    return Pieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
+                    return DifferingPieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
     return None
 
 
-def _candidates(text: _Text, common: frozenset[str]) -> list[Statement]:
+def _candidates(text: _StatedText, common: frozenset[str]) -> list[Statement]:
     """Return the statements of a text that may disagree with another which has these words too."""
     return [
         statement
@@ -148,7 +148,7 @@ def differ_in_one_place(first: Statement, other: Statement, shared: int) -> bool
     return are_opposites or _share_enough(first, other, shared)
 
 
-def _read_text(text: str) -> _Text:
+def _read_text(text: str) -> _StatedText:
     found, said = list[Statement](), list[Statement]()
     if "```" in text:
         text = _CODE.sub("\n", text)
@@ -156,7 +156,7 @@ def _read_text(text: str) -> _Text:
     if len(wholes) == 1 and (named := _NAMED_VALUE.fullmatch(wholes[0])):  # "Rent: 950 EUR" says that it is
         value = _statement(f"{named[1]} is {named[2]}", f"{named[1]} is {named[2]}")
         value.sentence = wholes[0]
-        return _Text((value,), value.keys, [value], is_note=True)
+        return _StatedText((value,), value.keys, [value], is_note=True)
     for whole in wholes:
         sentence = whole.rstrip(_ENDS)
         asks = "?" in whole[len(sentence) :]
@@ -172,7 +172,7 @@ def _read_text(text: str) -> _Text:
             break
     found = found[:STATEMENTS]
     keys = _union([each for s in found for each in ((s.keys,) if s.about is s.keys else (s.keys, s.about))])
-    return _Text(tuple(found), keys, said, len(text) <= NOTE_CHARS)
+    return _StatedText(tuple(found), keys, said, len(text) <= NOTE_CHARS)
 
 
 # To read a text takes 60 to 100 us, and what it states takes 35 to 55 bytes a character: up to 20 MB in all.
@@ -180,7 +180,7 @@ _read_note: Final = lru_cache(maxsize=1_024)(_read_text)
 _read_longer: Final = lru_cache(maxsize=256)(_read_text)
 
 
-def read_text(text: str) -> _Text:
+def read_text(text: str) -> _StatedText:
     """Return what a text states; questions, code and suppositions are left out."""
     return _read_note(text) if len(text) <= NOTE_CHARS else _read_longer(text)
 
@@ -190,7 +190,7 @@ def _union(sets: Sequence[frozenset[str]]) -> frozenset[str]:
     return sets[0] if len(sets) == 1 else frozenset[str]().union(*sets)
 
 
-def _anchors(text: _Text, statement: Statement) -> set[str]:
+def _anchors(text: _StatedText, statement: Statement) -> set[str]:
     """Return the keys that tell what a statement is of: all of its sentence, and whom, when and which of its note."""
     beside = [part for part in text.parts if part.sentence == statement.sentence]
     keys = {key for part in beside if len(part.keys) > 1 for key in part.keys}
@@ -309,19 +309,16 @@ def lone_places(first: Statement, other: Statement, common: frozenset[str]) -> t
     """Return where each of two statements has words that the other has not; nothing where that is no single place, or
     too much beside what both have. Each has such a word."""
     mine = [at for at, word in enumerate(first.words) if word.key not in common]
-    if _is_run(mine):
+    if mine[-1] - mine[0] + 1 == len(mine):
         theirs = [at for at, word in enumerate(other.words) if word.key not in common]
-        if _is_run(theirs) and max(len(mine), len(theirs)) <= (ROUND_ONE - 1) * len(common):
+        is_run = theirs[-1] - theirs[0] + 1 == len(theirs)
+        if is_run and max(len(mine), len(theirs)) <= (ROUND_ONE - 1) * len(common):
             return mine, theirs
     return [], []
 
 
 def _share_enough(first: Statement, other: Statement, shared: int) -> bool:
     return shared + len((first.all & other.all) - first.keys) >= SHARED
-
-
-def _is_run(places: list[int]) -> bool:
-    return places[-1] - places[0] + 1 == len(places)
 
 
 def are_other_values(first: Statement, other: Statement, mine: list[int], theirs: list[int]) -> bool:

@@ -72,7 +72,7 @@ class CountedNamespace:
             self.written.remove(written)
 
 
-class Quotas:
+class ProcessQuotas:
     """The quotas of one process, and what it knows of each namespace."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
@@ -117,7 +117,7 @@ class Allowance:
     `since`: when the command was begun, by time.monotonic.
     """
 
-    quotas: Quotas
+    quotas: ProcessQuotas
     tx: Transaction
     principal: str
     since: float
@@ -126,7 +126,7 @@ class Allowance:
     @classmethod
     def of(cls, tx: Transaction, context: Context) -> Self:
         """Return what a command may still write in this transaction."""
-        return cls(context.services[Quotas], tx, context.envelope.principal.name, context.since)
+        return cls(context.services[ProcessQuotas], tx, context.envelope.principal.name, context.since)
 
     def take(self, content: str, metadata: Mapping[str, Any]) -> None:
         """Count a new memory in; raises EngramqError, `quota_exceeded`, and Again when it has to be counted first."""

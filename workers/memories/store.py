@@ -50,7 +50,7 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_pair
 from engramq.workers.memories.grounds import known_grounds, refuse_trusted_on, untrusted_ground
 from engramq.workers.memories.other_projects import PROJECT_BESIDE, describe_new_project, read_beside
-from engramq.workers.memories.quotas import Allowance, Quotas
+from engramq.workers.memories.quotas import Allowance, ProcessQuotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import VOUCHED_FOR, route
@@ -173,7 +173,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     if embedding is not None:  # before the insert, which the search would find
         nearest = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=NEAREST, **near)
     draft = await draft_memory(tx, command, context, embedding)
-    if context.services[Quotas].are_set:
+    if context.services[ProcessQuotas].are_set:
         Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
     columns, notices = columns_of(draft), []
     if draft.may_correct and (private := await tell_private(tx, draft, own_partition(context.envelope.principal))):

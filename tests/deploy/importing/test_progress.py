@@ -16,7 +16,7 @@ from engramq.deploy.cli.progress import PhaseBars, ProgressBar, say_between
 from engramq.deploy.importing.records import Rejection
 from engramq.deploy.importing.sending import CannotReject, RejectFile
 from engramq.schemas import limits
-from engramq.schemas.packed_lines import Source
+from engramq.schemas.packed_lines import PackedSource
 
 SOURCE = b"one line\n" * 10
 
@@ -47,7 +47,7 @@ def shown(
     """Return what is said of ten rows that are read one by one, so many seconds apart."""
     terminal = Terminal(watched=watched)
     monkeypatch.setattr(sys, "stderr", terminal)
-    source = Source(io.BytesIO(SOURCE))
+    source = PackedSource(io.BytesIO(SOURCE))
     with ProgressBar(source, total_bytes) as telling:
         for rows, _ in enumerate(source.lines(), start=1):
             clock.s += step_s
@@ -132,14 +132,14 @@ def test_steps_that_go_fast_are_drawn_now_and_then_and_at_their_end(
 def test_nothing_is_said_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(watched=False)
     monkeypatch.setattr(sys, "stderr", terminal)
-    source = Source(io.BytesIO(b""))
+    source = PackedSource(io.BytesIO(b""))
     with ProgressBar(source, 0):
         assert list(source.lines()) == []
     assert terminal.getvalue() == ""
 
 
 def test_of_a_line_that_is_too_long_the_beginning_is_enough_to_say_so() -> None:
-    source = Source(io.BytesIO(b"x" * (3 * limits.BODY_BYTES) + b"\nnext\n"))
+    source = PackedSource(io.BytesIO(b"x" * (3 * limits.BODY_BYTES) + b"\nnext\n"))
     assert [len(line) for line in source.lines()] == [limits.BODY_BYTES + 1, 5]
     assert source.position == 3 * limits.BODY_BYTES + 6
 

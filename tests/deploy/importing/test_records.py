@@ -20,7 +20,7 @@ from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection, format_by_name, read_records
 from engramq.deploy.importing.rows import Row, check_rows
 from engramq.schemas import limits
-from engramq.schemas.packed_lines import BLANK_LINES, Source, UnusableFile
+from engramq.schemas.packed_lines import BLANK_LINES, PackedSource, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
 
 ROWS = [{"content": f"Zeile {number}: Käse, Öl; 🧀", "speaker": "Ana"} for number in range(300)]
@@ -29,7 +29,7 @@ CSV = ("content,speaker\r\n" + "".join(f'"{row["content"]}",Ana\r\n' for row in 
 
 
 def read(data: bytes, row_format: RowFormat | None = None) -> list[Given | Rejection]:
-    return list(read_records(Source(io.BytesIO(data)).lines(), row_format))
+    return list(read_records(PackedSource(io.BytesIO(data)).lines(), row_format))
 
 
 def said(data: bytes, row_format: RowFormat | None = None) -> list[dict[str, Any]]:
@@ -240,7 +240,7 @@ def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
             return super().read1(1)
 
     packed = gzip.compress(b'{"content": "slow"}\n')
-    made = list(read_records(Source(Dripping(packed)).lines(), None))
+    made = list(read_records(PackedSource(Dripping(packed)).lines(), None))
     assert [item.values for item in made if isinstance(item, Given)] == [{"content": "slow"}]
 
 

@@ -18,7 +18,7 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.deploy.exporting import opened_form
-from engramq.gateway.parts import BrokenOff, PartTaker
+from engramq.gateway.parts import AnswerBrokenOff, PartTaker
 from engramq.gateway.ui import exports
 from engramq.schemas.exports import ExportFormat
 from engramq.schemas.keys import Keys
@@ -243,7 +243,7 @@ async def test_a_worker_is_a_few_parts_ahead_and_a_lost_part_breaks_the_rest_off
         await until(is_ahead)
         assert len(sent) == AHEAD
         assert [(await anext(parts)).number for _ in range(6)] == [1, 2, 3, 4, 5, 6]
-        with pytest.raises(BrokenOff):
+        with pytest.raises(AnswerBrokenOff):
             await anext(parts)
 
 

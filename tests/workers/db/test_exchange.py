@@ -10,7 +10,7 @@ from engramq.schemas.commands import Stored, StoreMemory
 from engramq.telemetry.spans import SpanKind, Value, recorded_by, trace
 from engramq.workers.db import statements
 from engramq.workers.db.database import Store
-from engramq.workers.db.statements import Exchange, WatchedConnection
+from engramq.workers.db.statements import StatementExchange, WatchedConnection
 from engramq.workers.db.transaction import Lookup, Transaction
 from tests.assignments import assignment
 from tests.workers.conftest import World
@@ -48,15 +48,15 @@ async def test_what_is_sent_waits_for_nothing_until_an_answer_is_wanted(
 
 async def test_a_store_is_one_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     exchanges = 0
-    begin = Exchange.__init__
+    begin = StatementExchange.__init__
 
-    def count_exchange(self: Exchange, *arguments: Any, **named: Any) -> None:
+    def count_exchange(self: StatementExchange, *arguments: Any, **named: Any) -> None:
         nonlocal exchanges
         exchanges += 1
         begin(self, *arguments, **named)
 
     await world.complete(assignment(StoreMemory(content="The first gives the namespace its number.")))
-    monkeypatch.setattr(Exchange, "__init__", count_exchange)
+    monkeypatch.setattr(StatementExchange, "__init__", count_exchange)
     reply = (await world.complete(assignment(StoreMemory(content="The crane is repaired on Monday.")))).reply
     assert (type(reply), exchanges) == (Stored, 1)
 
@@ -84,7 +84,7 @@ async def test_a_connection_keeps_so_many_statements_prepared_and_no_more(
     async with store._pool.connection() as connection:
         await forget(connection)
         for number in range(6):
-            exchange = Exchange(connection)
+            exchange = StatementExchange(connection)
             exchange.send(b"select %d" % number, at_once=True)
             await exchange.end()
         kept = await (await connection.execute(PREPARED)).fetchall()
@@ -96,7 +96,7 @@ async def test_a_statement_is_prepared_once_it_was_executed_often(store: Store) 
         await forget(connection)
         counts = []
         for _ in range(statements.KEPT_FROM + 1):
-            exchange = Exchange(connection)
+            exchange = StatementExchange(connection)
             exchange.send(b"select 7")
             await exchange.end()
             counts.append(len(await (await connection.execute(PREPARED)).fetchall()))
@@ -146,7 +146,7 @@ async def test_values_of_other_widths_and_null_take_no_statement_of_their_own(st
         await forget(connection)
         found = []
         for number, text in ((2**40, "a"), (1, None), (-(2**15), "b"), (None, "c"), (2**20, None), (7, "d")):
-            exchange = Exchange(connection)
+            exchange = StatementExchange(connection)
             sent = exchange.send(query, [number, text], at_once=True)
             await exchange.end()
             (row,) = await sent.fetchall()
@@ -159,7 +159,7 @@ async def test_values_of_other_widths_and_null_take_no_statement_of_their_own(st
 async def test_a_text_that_is_built_takes_no_place_of_a_statement(store: Store) -> None:
     async with store._pool.connection() as connection:
         await forget(connection)
-        exchange = Exchange(connection)
+        exchange = StatementExchange(connection)
         for number in range(9):
             exchange.send(b"set local lock_timeout to %d" % number, is_built=True)
         await exchange.end()

@@ -26,7 +26,7 @@ from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.migrate import migrate
-from engramq.workers.db.statements import Exchange
+from engramq.workers.db.statements import StatementExchange
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import Assignment, LeaseLost, ResultUnknown
 from tests.assignments import assignment, repeated
@@ -89,9 +89,9 @@ async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
 ) -> None:
     once = assignment(Forget(memory_id="x"))
     lost = 0
-    run = Exchange.end
+    run = StatementExchange.end
 
-    async def losing(self: Exchange) -> None:
+    async def losing(self: StatementExchange) -> None:
         """Let COMMIT happen, and lose the connection before its answer is believed."""
         nonlocal lost
         await run(self)
@@ -106,7 +106,7 @@ async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
         tx.at_end.append(told.append)
         return await note(tx)
 
-    monkeypatch.setattr(Exchange, "end", losing)
+    monkeypatch.setattr(StatementExchange, "end", losing)
     recorded = await run_once(store, once, effect)
     assert lost == 1
     assert told[0] is True  # what may be committed counts as kept

@@ -25,7 +25,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, OnDuplicat
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import quotas
-from engramq.workers.memories.quotas import Allowance, Quotas
+from engramq.workers.memories.quotas import Allowance, ProcessQuotas
 from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.conftest import World
@@ -41,9 +41,9 @@ def bounded(**bounds: int) -> Settings:
     return read_settings({"ENGRAMQ_QUOTAS": ", ".join(f"{name}={value}" for name, value in bounds.items())})
 
 
-def bound(world: World, **bounds: int) -> Quotas:
+def bound(world: World, **bounds: int) -> ProcessQuotas:
     world.use(settings=bounded(**bounds))
-    return world.services[Quotas]
+    return world.services[ProcessQuotas]
 
 
 async def store(world: World, content: str, **envelope: Any) -> None:
@@ -155,7 +155,7 @@ async def test_stores_at_once_fill_a_quota_and_no_more(
 
 
 async def test_what_a_transaction_has_taken_counts_for_all_and_is_given_back(world: World) -> None:
-    bounds = Quotas(bounded(memories=2), world.store)
+    bounds = ProcessQuotas(bounded(memories=2), world.store)
 
     async def take(tx: Transaction) -> None:
         allowance = Allowance(bounds, tx, "ada", 0.0)
@@ -195,7 +195,7 @@ async def test_a_count_that_fails_is_told_and_not_made_again_at_once(
 ) -> None:
     caplog.set_level(logging.WARNING)
     settings, failing = bounded(memories=3), FailingStore(world.store)
-    bounds = Quotas(settings, failing)
+    bounds = ProcessQuotas(settings, failing)
     world.use(bounds, settings=settings)
     for content in ("one", "two", "three"):
         assert await verdict(world, content) == "stored"
@@ -249,7 +249,7 @@ async def test_metadata_count_as_much_as_contents(world: World) -> None:
     bound(world, bytes=100)
     metadata = {"kéy": ["y" * 60, 1, None]}
     memory_id = (await world.keep("x", metadata=metadata)).stored.id
-    counted = world.services[Quotas]
+    counted = world.services[ProcessQuotas]
     await counted.count(DEFAULT_NAMESPACE, time.monotonic())
     known = counted.namespace(DEFAULT_NAMESPACE).counted
     assert (known[None, "memories"], known[None, "bytes"]) == (1, quotas.size_of("x", metadata))

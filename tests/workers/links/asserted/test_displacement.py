@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engramq.schemas.ids import pair_of
 from engramq.schemas.vocabulary import Origin, Relation
-from engramq.workers.links.rules import Full, Link, displacement
+from engramq.workers.links.rules import Full, StoredLink, displacement
 
 ENDS = [UUID(int=number) for number in range(1, 5)]
 OTHERS = [UUID(int=number) for number in range(1, 9)]
@@ -16,12 +16,12 @@ RANK = [Relation.SIMILAR, Relation.CO_OCCURS]
 
 
 @st.composite
-def held_links(draw: st.DrawFn) -> dict[UUID, list[Link]]:
+def held_links(draw: st.DrawFn) -> dict[UUID, list[StoredLink]]:
     """Return the links of some memories; one between two of them is in the list of both."""
     ends = draw(st.lists(st.sampled_from(ENDS), min_size=1, unique=True))
     pairs = draw(st.sets(st.tuples(st.sampled_from(ends), st.sampled_from(OTHERS)).map(lambda ends: pair_of(*ends))))
     links = [
-        Link(
+        StoredLink(
             id=UUID(int=100 + number),
             pair=pair,
             declared_from=None,
@@ -35,13 +35,13 @@ def held_links(draw: st.DrawFn) -> dict[UUID, list[Link]]:
     return {end: [link for link in links if end in link.pair] for end in ends}
 
 
-def weakest_first(links: Sequence[Link]) -> list[tuple[int, float]]:
+def weakest_first(links: Sequence[StoredLink]) -> list[tuple[int, float]]:
     return [(RANK.index(Relation(link.relation)), link.weight) for link in links]
 
 
 @given(held_links(), st.integers(0, 4), st.sampled_from([0.5, 0.9, 2.0]), st.sampled_from([None, *ENDS]))
 def test_the_plan_is_enough_and_takes_only_what_may_go(
-    held: Mapping[UUID, list[Link]], keep: int, lighter_than: float, first_of: UUID | None
+    held: Mapping[UUID, list[StoredLink]], keep: int, lighter_than: float, first_of: UUID | None
 ) -> None:
     plan = displacement(held, dict.fromkeys(held, keep), lighter_than=lighter_than, first_of=first_of)
     able = {end: [link for link in links if link.displaceable and link.weight < lighter_than]
@@ -63,7 +63,7 @@ def test_the_plan_is_enough_and_takes_only_what_may_go(
 
 @given(held_links(), st.integers(0, 4))
 def test_the_weakest_go_first_and_those_of_a_returning_memory_before_all(
-    held: Mapping[UUID, list[Link]], keep: int
+    held: Mapping[UUID, list[StoredLink]], keep: int
 ) -> None:
     (end, links), *_ = held.items()
     for first_of in (None, *OTHERS):

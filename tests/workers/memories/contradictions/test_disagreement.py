@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engramq.workers.memories.contradictions import pairs_that_may_disagree
-from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement, read_text
+from engramq.workers.memories.disagreement import PIECE_CHARS, DifferingPieces, disagreement, read_text
 from tests.workers.memories.contradictions.notes import template_notes
 
 log = logging.getLogger(__name__)  # of the figures: pytest -rP shows them
@@ -83,7 +83,7 @@ def test_what_happens_more_than_once_is_no_contradiction(earlier: str, later: st
 )
 def test_another_value_of_the_same_thing_disagrees(earlier: str, later: str) -> None:
     found = disagreement(earlier, later)
-    assert found == Pieces(earlier.rstrip("."), later.rstrip("."))
+    assert found == DifferingPieces(earlier.rstrip("."), later.rstrip("."))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_pieces_are_of_the_sentences_that_differ_and_short() -> None:
         "We met at the harbour and walked for an hour, as always on Sundays in autumn. The lease ends in August. Fine"
     )
     after = f"The lease ends in December. {'More was said about the weather and the food. ' * 20}"
-    assert disagreement(before, after) == Pieces("The lease ends in August", "The lease ends in December")
+    assert disagreement(before, after) == DifferingPieces("The lease ends in August", "The lease ends in December")
     long = (
         "The lease of the large office at the old harbour that Ada signed for our team ends on the last day of {} 2027"
     )
@@ -158,8 +158,8 @@ def test_of_many_texts_only_few_pairs_are_compared_and_all_that_disagree() -> No
     ],
 )
 def test_who_was_never_somewhere_is_denied_by_a_visit_in_other_words(never: str, visit: str) -> None:
-    assert disagreement(never, visit) == Pieces(never.rstrip("."), visit.rstrip("."))
-    assert disagreement(visit, never) == Pieces(visit.rstrip("."), never.rstrip("."))
+    assert disagreement(never, visit) == DifferingPieces(never.rstrip("."), visit.rstrip("."))
+    assert disagreement(visit, never) == DifferingPieces(visit.rstrip("."), never.rstrip("."))
 
 
 @pytest.mark.parametrize(

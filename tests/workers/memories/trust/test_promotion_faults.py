@@ -16,7 +16,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Verification
-from engramq.workers.db.statements import Exchange
+from engramq.workers.db.statements import StatementExchange
 from engramq.workers.db.transaction import Sent, Transaction
 from tests.assignments import OWNER, assignment
 from tests.conftest import Database
@@ -146,10 +146,10 @@ async def test_a_session_that_ends_at_commit_leaves_one_copy_and_one_entry(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory_id = await researched(world)
-    run = Exchange.end
+    run = StatementExchange.end
     lost = 0
 
-    async def losing(self: Exchange) -> None:
+    async def losing(self: StatementExchange) -> None:
         nonlocal lost
         await run(self)
         if not lost and places(world) == TRUSTED:
@@ -157,7 +157,7 @@ async def test_a_session_that_ends_at_commit_leaves_one_copy_and_one_entry(
             self.connection.pgconn.finish()
             raise psycopg.OperationalError("the connection is lost")
 
-    monkeypatch.setattr(Exchange, "end", losing)
+    monkeypatch.setattr(StatementExchange, "end", losing)
     reply = await world.ask(Promoted, PromoteMemory(record_id=memory_id))
     assert (lost, reply.status) == (1, "promoted")
     assert places(world) == TRUSTED
