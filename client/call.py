@@ -97,21 +97,31 @@ class CallMethod(Generic[P, ReplyT]):
         return method
 
 
+def at_once(work: Callable[P, ReplyT]) -> Callable[P, Coroutine[Any, Any, ReplyT]]:
+    """Return what does `work` when it is awaited, and waits for nothing else."""
+
+    async def done(*args: P.args, **options: P.kwargs) -> ReplyT:
+        return work(*args, **options)
+
+    return done
+
+
+def run_through(work: Coroutine[Any, Any, ReplyT]) -> ReplyT:
+    """Return the result of what awaits nothing but what is done `at_once`; it needs no loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: ReplyT = end.value
+        return result
+    raise AssertionError("a client without await has awaited something")
+
+
 class SyncClient:
     """Carries calls out and returns their replies."""
 
     def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
         """Make the calls of a conversation: it is sent each reply, and a failure is raised where it waits."""
-
-        async def answered(call: ClientCall[Any]) -> Any:
-            return self._call(call)
-
-        try:
-            _converse(conversation, answered).send(None)  # no reply is waited for, so it runs to its end
-        except StopIteration as end:
-            result: ReplyT = end.value
-            return result
-        raise AssertionError("a call of a client without await was awaited")
+        return run_through(_converse(conversation, at_once(self._call)))
 
     def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError

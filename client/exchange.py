@@ -1,14 +1,11 @@
-"""Carry a call out: send, repeat, wait; without sockets, and without a clock that runs.
-
-`Memory` and `AsyncMemory` drive `carry_out`: they send what it yields, or wait, and hand it the answer.
-"""
+"""Carry a call out: send, repeat, wait; by the means of `Memory` or of `AsyncMemory`."""
 
 import os
 import random
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -71,77 +68,66 @@ def http_options(url: str | None, token: str | None, policy: Policy) -> dict[str
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send the request, and wait for its answer so many seconds."""
-
-    request: Request
-    timeout_s: float
-
-    def http_arguments(self, policy: Policy) -> dict[str, Any]:
-        """Return the arguments of httpx's `request`."""
-        request = self.request
-        headers = {} if request.key is None else {"idempotency-key": request.key.encode()}
-        if request.body is not None:
-            headers["content-type"] = b"application/json"
-        timeout = httpx.Timeout(self.timeout_s, connect=min(policy.connect_s, self.timeout_s))
-        given = {"method": request.method, "url": request.path, "content": request.body}
-        return {**given, "params": request.query or None, "headers": headers, "timeout": timeout}
+def http_arguments(request: Request, timeout_s: float, policy: Policy) -> dict[str, Any]:
+    """Return the arguments of httpx's `request`; its answer is waited for so many seconds."""
+    headers = {} if request.key is None else {"idempotency-key": request.key.encode()}
+    if request.body is not None:
+        headers["content-type"] = b"application/json"
+    timeout = httpx.Timeout(timeout_s, connect=min(policy.connect_s, timeout_s))
+    given = {"method": request.method, "url": request.path, "content": request.body}
+    return {**given, "params": request.query or None, "headers": headers, "timeout": timeout}
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait so many seconds."""
+class Means(NamedTuple):
+    """How a client sends a request, with the seconds that its answer may take, how it waits, and its clock."""
 
-    seconds: float
-
-
-HttpResult = httpx.Response | httpx.TransportError | None
-"""What became of a request; None after a pause."""
-Exchange = Generator[Send | Pause, HttpResult, ReplyT]
-Clock = Callable[[], float]
+    send: Callable[[Request, float], Awaitable[httpx.Response]]
+    pause: Callable[[float], Awaitable[None]]
+    now: Callable[[], float]
 
 
-def carry_out(call: ClientCall[ReplyT], policy: Policy, now: Clock) -> Exchange[ReplyT]:
+async def carry_out(call: ClientCall[ReplyT], policy: Policy, means: Means) -> ReplyT:
     """Carry a call out and return its reply; raises EngramqFailure.
 
     Every repetition of a write has the key of the first request, so that it is carried out once.
     """
-    http_status, body = yield from _answered(call.request(str(uuid.uuid4())), policy, now)
+    http_status, body = await _answered(call.request(str(uuid.uuid4())), policy, means)
     if http_status == 202:
-        http_status, body = 200, (yield from _followed(body["command_id"], policy, now))
+        http_status, body = 200, await _followed(body["command_id"], policy, means)
     return call.reply(body, http_status)
 
 
-def _answered(request: Request, policy: Policy, now: Clock) -> Exchange[tuple[int, dict[str, Any]]]:
+async def _answered(request: Request, policy: Policy, means: Means) -> tuple[int, dict[str, Any]]:
     """Return status and body of the first answer that does not ask to be repeated, or of the last one there was."""
-    until, attempt = now() + policy.call_s, 0
+    until, attempt = means.now() + policy.call_s, 0
     while True:
-        result = yield Send(request, max(0.01, min(policy.request_s, until - now())))
-        response = result if isinstance(result, httpx.Response) else None
-        body = None if response is None else _body_of(response)
+        response = body = None
+        try:
+            response = await means.send(request, max(0.01, min(policy.request_s, until - means.now())))
+            body = _body_of(response)
+            why = f"The server answered {response.status_code} with something that is no reply."
+        except httpx.LocalProtocolError:
+            raise  # a token or a key that no header can hold: it would be so again
+        except httpx.TransportError as problem:
+            why = f"The server cannot be reached: {str(problem) or type(problem).__name__}"
         if response is not None and body is not None and response.status_code not in _REPEATED:
             return response.status_code, body
         wait_s = policy.wait_s(attempt, _asked_wait_s(response))
-        if now() + wait_s >= until:
-            if response is None:
-                why = f"The server cannot be reached: {str(result) or type(result).__name__}"
-                raise NotReached(why, request.key)
-            if body is None:
-                why = f"The server answered {response.status_code} with something that is no reply."
+        if means.now() + wait_s >= until:
+            if response is None or body is None:
                 raise NotReached(why, request.key)
             raise Refused(response.status_code, body)
-        yield Pause(wait_s)
+        await means.pause(wait_s)
         attempt += 1
 
 
-def _followed(command_id: str, policy: Policy, now: Clock) -> Exchange[dict[str, Any]]:
+async def _followed(command_id: str, policy: Policy, means: Means) -> dict[str, Any]:
     """Return what a write that was pending answered in the end."""
-    until, wait_s = now() + policy.pending_s, _FIRST_LOOK_S
+    until, wait_s = means.now() + policy.pending_s, _FIRST_LOOK_S
     look: ClientCall[CommandReport] = ClientCall("get_command", {"command_id": command_id})
-    while now() + wait_s < until:
-        yield Pause(wait_s)
-        http_status, body = yield from _answered(look.request(""), policy, now)
+    while means.now() + wait_s < until:
+        await means.pause(wait_s)
+        http_status, body = await _answered(look.request(""), policy, means)
         report = look.reply(body, http_status)
         if report.reply is not None:
             return report.reply

@@ -9,8 +9,8 @@ import anyio
 import httpx
 
 from engramq.client import calls
-from engramq.client.call import AsyncClient, ClientCall, ReplyT, SyncClient, takes_what
-from engramq.client.exchange import HttpResult, Pause, Policy, carry_out, http_options
+from engramq.client.call import AsyncClient, ClientCall, ReplyT, Request, SyncClient, at_once, run_through, takes_what
+from engramq.client.exchange import Means, Policy, carry_out, http_arguments, http_options
 from engramq.client.methods import Calls
 from engramq.schemas import records
 
@@ -27,24 +27,11 @@ class Memory(Calls, SyncClient):
         self._http = httpx.Client(**http_options(url, token, self._policy))
 
     def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
-        exchange = carry_out(call, self._policy, time.monotonic)
-        result: HttpResult = None
-        while True:
-            try:
-                action = exchange.send(result)
-            except StopIteration as end:
-                reply: ReplyT = end.value
-                return reply
-            if isinstance(action, Pause):
-                time.sleep(action.seconds)
-                result = None
-                continue
-            try:
-                result = self._http.request(**action.http_arguments(self._policy))
-            except httpx.LocalProtocolError:
-                raise  # a token or a key that no header can hold: it would be so again
-            except httpx.TransportError as problem:
-                result = problem
+        means = Means(at_once(self._send), at_once(time.sleep), time.monotonic)
+        return run_through(carry_out(call, self._policy, means))
+
+    def _send(self, request: Request, timeout_s: float) -> httpx.Response:
+        return self._http.request(**http_arguments(request, timeout_s, self._policy))
 
     @takes_what(calls.recent)
     def each_recent(self, **options: Any) -> Iterator[records.Memory]:
@@ -82,24 +69,10 @@ class AsyncMemory(Calls, AsyncClient):
         self._http = httpx.AsyncClient(**http_options(url, token, self._policy))
 
     async def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
-        exchange = carry_out(call, self._policy, time.monotonic)
-        result: HttpResult = None
-        while True:
-            try:
-                action = exchange.send(result)
-            except StopIteration as end:
-                reply: ReplyT = end.value
-                return reply
-            if isinstance(action, Pause):
-                await anyio.sleep(action.seconds)
-                result = None
-                continue
-            try:
-                result = await self._http.request(**action.http_arguments(self._policy))
-            except httpx.LocalProtocolError:
-                raise  # a token or a key that no header can hold: it would be so again
-            except httpx.TransportError as problem:
-                result = problem
+        return await carry_out(call, self._policy, Means(self._send, anyio.sleep, time.monotonic))
+
+    async def _send(self, request: Request, timeout_s: float) -> httpx.Response:
+        return await self._http.request(**http_arguments(request, timeout_s, self._policy))
 
     @takes_what(calls.recent)
     async def each_recent(self, **options: Any) -> AsyncIterator[records.Memory]:

@@ -4,15 +4,25 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import msgspec
 import pytest
 
 from engramq.client import calls
-from engramq.client.call import ClientCall, EngramqFailure, Erased, NotReached, Refused, StillPending
-from engramq.client.exchange import HttpResult, Pause, Policy, Send, carry_out
+from engramq.client.call import (
+    ClientCall,
+    EngramqFailure,
+    Erased,
+    NotReached,
+    Refused,
+    Request,
+    StillPending,
+    at_once,
+    run_through,
+)
+from engramq.client.exchange import Means, Policy, carry_out
 from engramq.schemas.commands import EdgeMissing, Stored
 from tests.gateway.worker_side import a_memory
 
@@ -20,38 +30,43 @@ STORED = msgspec.json.encode(Stored(stored=a_memory(), command_id="c"))
 BUSY = {"status": "error", "code": "overloaded", "error": "Too much.", "recovery": "Wait."}
 
 
+class Sent(NamedTuple):
+    request: Request
+    timeout_s: float
+
+
 class Talk:
     """A call that hears what is given, and the clock that its pauses move."""
 
-    def __init__(self, call: ClientCall[Any], heard: Iterable[HttpResult]) -> None:
-        self.sent: list[Send] = []
+    def __init__(self, call: ClientCall[Any], heard: Iterable[httpx.Response | httpx.TransportError]) -> None:
+        self.sent: list[Sent] = []
         self.pauses: list[float] = []
         self.time = 1_000.0
-        self._conversation = carry_out(call, Policy(), lambda: self.time)
+        self._call = call
         self._heard = iter(heard)
 
     def reply(self) -> Any:
-        said: HttpResult = None
-        while True:
-            try:
-                action = self._conversation.send(said)
-            except StopIteration as end:
-                return end.value
-            if isinstance(action, Pause):
-                self.pauses.append(action.seconds)
-                self.time += action.seconds
-                said = None
-            else:
-                self.sent.append(action)
-                self.time += 0.01
-                said = next(self._heard)
+        means = Means(at_once(self._send), at_once(self._pause), lambda: self.time)
+        return run_through(carry_out(self._call, Policy(), means))
+
+    def _send(self, request: Request, timeout_s: float) -> httpx.Response:
+        self.sent.append(Sent(request, timeout_s))
+        self.time += 0.01
+        said = next(self._heard)
+        if isinstance(said, httpx.TransportError):
+            raise said
+        return said
+
+    def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.time += seconds
 
 
 def answer(http_status: int, retry_after_s: int = 0, /, **body: Any) -> httpx.Response:
     return httpx.Response(http_status, content=msgspec.json.encode(body), headers={"retry-after": str(retry_after_s)})
 
 
-def store(*heard: HttpResult, **given: Any) -> Talk:
+def store(*heard: httpx.Response | httpx.TransportError, **given: Any) -> Talk:
     return Talk(calls.store("x", **given), heard)
 
 
