@@ -9,7 +9,7 @@ from starlette.responses import Response
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.bulk_actions import Question, Verdicts, group_entries, take_back
 from engramq.gateway.ui.memory import SEEN, explain_conflict, require_look, undo_among
-from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.gateway.ui.request import PageCallRefused, PageRequest, unless_refused
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
@@ -20,26 +20,16 @@ _NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)  # as many digits as AUDIT_ID
 AUDIT_FILTERS: Final = ("target", "actor", "action", "since", "until")
 
 
-async def show_audit(page: PageRequest) -> Response:
-    """Show the entries that pass the filters in the address."""
-    return await _audit(page)
-
-
 async def take_back_many(page: PageRequest) -> Response:
     """Take back an action on many; asks first."""
-    return await _audit(page, await take_back(page, page.request.path_params["together"]))
+    return await show_audit(page, await take_back(page, page.request.path_params["together"]))
 
 
-async def _audit(page: PageRequest, decided: Verdicts | Question | None = None) -> Response:
+async def show_audit(page: PageRequest, decided: Verdicts | Question | None = None) -> Response:
+    """Show the entries that pass the filters in the address."""
     filters = {name: page.query(name) for name in AUDIT_FILTERS}
-    shown: Body = {"entries": [], "next_cursor": None}
-    refusal = None
-    try:
-        shown = await page.ask("audit", limit=AUDIT_ROWS, cursor=page.query("cursor"), **filters)
-    except PageCallRefused as refused:
-        if refused.status != 400:
-            raise
-        refusal = refused.body
+    found = page.ask("audit", limit=AUDIT_ROWS, cursor=page.query("cursor"), **filters)
+    shown, refusal = await unless_refused(found, {"entries": [], "next_cursor": None})
     return page.render(
         "audit.html",
         status=400 if refusal else 200,
@@ -69,12 +59,8 @@ async def restore_in_graph(page: PageRequest) -> Response:
 _OPEN: Final = ProposalState.PENDING
 
 
-async def show_proposals(page: PageRequest) -> Response:
+async def show_proposals(page: PageRequest, refusal: Body | None = None) -> Response:
     """Show proposals; without `state` in the address those that wait."""
-    return await _proposals(page)
-
-
-async def _proposals(page: PageRequest, refusal: Body | None = None) -> Response:
     asked = page.query("state")
     state = asked if asked in set(ProposalState) or asked == "all" else str(_OPEN)
     shown = await page.ask("list_proposals", state=None if state == "all" else state, cursor=page.query("cursor"))
@@ -97,7 +83,7 @@ async def decide_proposal(page: PageRequest) -> Response:
             seen=page.entry(SEEN),
         )
     except PageCallRefused as refused:
-        return await _proposals(page, explain_conflict(refused))
+        return await show_proposals(page, explain_conflict(refused))
     if reply["status"] == "not_found":
         return page.missing("proposal")
     if reply["status"] == "closed":
@@ -106,11 +92,6 @@ async def decide_proposal(page: PageRequest) -> Response:
 
 
 LIFETIMES_D: Final = (7, 30, 90, 365)
-
-
-async def show_tokens(page: PageRequest) -> Response:
-    """Show the tokens of the namespace, and the form that makes one."""
-    return await _token_list(page)
 
 
 async def create_token(page: PageRequest) -> Response:
@@ -134,10 +115,10 @@ async def create_token(page: PageRequest) -> Response:
     except PageCallRefused as refused:
         if refused.body["code"] == FaultCode.IDEMPOTENCY_CONFLICT:  # the page was loaded anew
             return page.go("/ui/tokens", done="made_before")
-        return await _token_list(page, status=refused.status, refusal=refused.body)
+        return await show_tokens(page, status=refused.status, refusal=refused.body)
     if reply["status"] != "created":  # nobody knows whether it will be
         return page.go("/ui/tokens", done="pending")
-    return await _token_list(page, secret=secret, made=reply["token"])
+    return await show_tokens(page, secret=secret, made=reply["token"])
 
 
 async def revoke_token(page: PageRequest) -> Response:
@@ -149,9 +130,10 @@ async def revoke_token(page: PageRequest) -> Response:
     return page.go("/ui/tokens", done=reply["status"])
 
 
-async def _token_list(
+async def show_tokens(
     page: PageRequest, *, status: int = 200, refusal: Body | None = None, secret: str = "", made: Body | None = None
 ) -> Response:
+    """Show the tokens of the namespace, and the form that makes one."""
     listed = await page.ask("list_tokens")
     return page.render(
         "tokens.html",

@@ -48,28 +48,21 @@ MANY_ROWS: Final = 200  # entries of one action that are read again
 BulkAction = Callable[[PageRequest, str, str], Awaitable[Body]]
 
 
-async def _archive(page: PageRequest, memory_id: str, _seen: str) -> Body:
-    return await page.ask("forget_memory", memory_id=memory_id)
+def _calling(tool: str) -> BulkAction:
+    """Return what calls a tool for a memory, whatever of it was seen."""
+
+    async def act(page: PageRequest, memory_id: str, _seen: str) -> Body:
+        return await page.ask(tool, memory_id=memory_id)
+
+    return act
 
 
-async def _tag(page: PageRequest, memory_id: str, _seen: str) -> Body:
-    return await page.ask("update_memory", memory_id=memory_id, add_tags=tags_in(page.entry(NEW_TAGS)))
-
-
-async def _untag(page: PageRequest, memory_id: str, _seen: str) -> Body:
-    return await page.ask("update_memory", memory_id=memory_id, remove_tags=tags_in(page.entry(NEW_TAGS)))
+async def _retag(page: PageRequest, memory_id: str, _seen: str, *, field: str) -> Body:
+    return await page.ask("update_memory", memory_id=memory_id, **{field: tags_in(page.entry(NEW_TAGS))})
 
 
 async def _share(page: PageRequest, memory_id: str, seen: str) -> Body:
     return await page.ask("share_memory", memory_id=memory_id, seen=seen)
-
-
-async def _restore(page: PageRequest, memory_id: str, _seen: str) -> Body:
-    return await page.ask("restore_memory", memory_id=memory_id)
-
-
-async def _unshare(page: PageRequest, memory_id: str, _seen: str) -> Body:
-    return await page.ask("unshare_memory", memory_id=memory_id)
 
 
 # By the page, an id and the digest of what was seen.
@@ -81,11 +74,11 @@ VERDICTS: Final[Mapping[str, BulkAction]] = {
 PUBLISHING: Final[Mapping[str, BulkAction]] = {PROMOTE: accept, "share": _share}  # what is in a list
 # These judge nothing.
 CHANGES: Final[Mapping[str, BulkAction]] = {
-    "archive": _archive,
-    "restore": _restore,
-    TAG: _tag,
-    UNTAG: _untag,
-    "unshare": _unshare,
+    "archive": _calling("forget_memory"),
+    "restore": _calling("restore_memory"),
+    TAG: partial(_retag, field="add_tags"),
+    UNTAG: partial(_retag, field="remove_tags"),
+    "unshare": _calling("unshare_memory"),
     "unverify": partial(vouch, verification=Verification.UNVERIFIED.value),
 }
 # The action that takes an action back. A promotion has nothing: only promotion moves memories between partitions.
@@ -284,8 +277,7 @@ async def take_back(page: PageRequest, together: str) -> Verdicts | Question:
     for entry, way in found:
         target = entry["target_id"]
         if target not in memories:
-            read = await page.ask("get_memory", memory_id=target, include_untrusted=True)
-            memories[target] = read["memory"]
+            memories[target] = await page.memory(target)
         memory = memories[target]
         if memory is not None and _stands(entry, memory):
             still[target].append(way)

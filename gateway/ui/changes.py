@@ -7,13 +7,11 @@ from typing import Final
 
 from starlette.responses import Response
 
-from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.ui.bulk_actions import group_entries
 from engramq.gateway.ui.memories import ANYWHERE, list_stored_since
-from engramq.gateway.ui.memory import undo_among
-from engramq.gateway.ui.request import PageCallRefused, PageRequest
-from engramq.schemas.vocabulary import Scope
+from engramq.gateway.ui.memory import read_audit, undo_among
+from engramq.gateway.ui.request import PageRequest, unless_refused
 
 CHANGES_ROWS: Final = 50
 FIRST_LOOK: Final = timedelta(days=1)
@@ -27,17 +25,11 @@ async def show_changes(page: PageRequest) -> Response:
     """
     now = datetime.now(UTC)
     since = page.query("since") or last_seen(page)
-    stored: Body = {"memories": [], "next_cursor": None}
-    entries: list[Body] | None = None
-    refusal = None
-    try:
-        stored, entries = await asyncio.gather(
-            list_stored_since(page, since, CHANGES_ROWS, page.query("cursor")), _entries(page, since)
-        )
-    except PageCallRefused as refused:
-        if refused.status != 400:
-            raise
-        refusal = refused.body
+    found = asyncio.gather(
+        list_stored_since(page, since, CHANGES_ROWS, page.query("cursor")),
+        read_audit(page, since=since, limit=CHANGES_ROWS),
+    )
+    (stored, entries), refusal = await unless_refused(found, ({"memories": [], "next_cursor": None}, None))
     return page.render(
         "changes.html",
         status=400 if refusal else 200,
@@ -48,14 +40,6 @@ async def show_changes(page: PageRequest) -> Response:
         refusal=refusal,
         undo_of=undo_among(entries or ()),
     )
-
-
-async def _entries(page: PageRequest, since: str) -> list[Body] | None:
-    """Return what was done since a time, None for who may not see it."""
-    if not page.may(Scope.ADMIN):
-        return None
-    entries: list[Body] = (await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"]
-    return entries
 
 
 def last_seen(page: PageRequest) -> str:

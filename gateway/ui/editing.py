@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
-from engramq.schemas.codec import fault_body
 from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import NOT_APPLIED, FaultCode, invalid, refuse
 from engramq.schemas.ids import uuid7
@@ -63,14 +62,9 @@ def tags_in(text: str) -> list[str]:
     return [tag.strip() for tag in text.split(",") if tag.strip()]
 
 
-async def _memory(page: PageRequest, memory_id: str) -> Body | None:
-    found: Body | None = (await page.ask("get_memory", memory_id=memory_id, include_untrusted=True))["memory"]
-    return found
-
-
 async def edit(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Correct what is said about a memory, as the form says it; raises EngramqError when that is what stands there."""
-    memory = await _memory(page, memory_id)
+    memory = await page.memory(memory_id)
     if memory is None:
         return {"status": "not_found"}
     changes = changes_of(page, memory)
@@ -152,18 +146,17 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
 
     If two people reword the text that both have seen, the second is refused, and nothing of theirs is left.
     """
-    memory = await _memory(page, memory_id)
+    memory = await page.memory(memory_id)
     if memory is None:
         return {"status": "not_found"}
     content, once = page.entry("content").replace("\r\n", "\n"), page.entry(ONCE)
     if memory.get("digest") != seen or memory["superseded_by"]:
-        after = await _memory(page, memory["superseded_by"]) if memory["superseded_by"] else None
+        after = await page.memory(memory["superseded_by"]) if memory["superseded_by"] else None
         if after is not None and after["content"] == content:  # the form was sent twice
             return {"status": "superseded", "new": after}
-        changed = refuse(FaultCode.CONFLICT, "The memory has changed since it was shown.")
-        raise PageCallRefused(fault_body(changed.fault))
+        raise PageCallRefused.of(refuse(FaultCode.CONFLICT, "The memory has changed since it was shown."))
     if content == memory["content"]:
-        raise PageCallRefused(fault_body(invalid("content", "These are its words: nothing was changed.").fault))
+        raise PageCallRefused.of(invalid("content", "These are its words: nothing was changed."))
     late = page.entry(LATE).split()
     try:
         stored = await _store_words(page, memory, content, once)
@@ -176,7 +169,7 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
         stored = await _store_words(page, memory, content, once)
     if stored["status"] != "stored":  # the form shown again goes on where this one ended
         fault = refuse(FaultCode.OVERLOADED, _LATE, recovery="Save again in a moment: the same words are stored once.")
-        raise PageCallRefused(fault_body(fault.fault) | {ONCE: once, LATE: " ".join(late)})
+        raise PageCallRefused.of(fault, **{ONCE: once, LATE: " ".join(late)})
     return await _give_place(page, memory_id, stored["stored"]["id"], late)
 
 
@@ -195,9 +188,9 @@ async def _give_place(page: PageRequest, memory_id: str, new_id: str, late: Sequ
     except PageCallRefused as refused:
         if refused.status >= 500 and refused.body["code"] not in NOT_APPLIED:  # it may have been done
             raise
-        now = await _memory(page, memory_id)
+        now = await page.memory(memory_id)
         if now is not None and now["superseded_by"] in late:
-            return {"status": "superseded", "new": await _memory(page, new_id)}
+            return {"status": "superseded", "new": await page.memory(new_id)}
         await page.ask("forget_memory", memory_id=new_id, reason="it could not supersede what it should")
         raise WordsTakenBack(refused.body) from refused
 

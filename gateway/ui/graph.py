@@ -74,7 +74,7 @@ async def _load_around(page: PageRequest) -> dict[str, Any] | None:
 
 async def around_memory(page: PageRequest, memory_id: str) -> dict[str, Any]:
     """Return a memory with the memories that are linked to it."""
-    found = await page.ask("get_memory", memory_id=memory_id, include_untrusted=True)
+    found = await page.read(memory_id)
     memory = found["memory"]
     if memory is None:
         return {"missing": "There is no memory of this id.", "suggestions": []}
@@ -85,16 +85,8 @@ async def around_memory(page: PageRequest, memory_id: str) -> dict[str, Any]:
         nodes[other] = _memory(other, link["preview"] or "", bool(link.get(Partition.UNTRUSTED)))
         ends = [memory["id"], other]
         source, target = ends if link["direction"] == Direction.OUTGOING else reversed(ends)
-        edges.append(
-            {
-                "id": f"link:{min(ends)}:{max(ends)}:{link['relation']}",
-                "source": source,
-                "target": target,
-                "relation": link["relation"],
-                "weight": link["weight"],
-                "directed": False,
-            }
-        )
+        link_id = f"link:{min(ends)}:{max(ends)}:{link['relation']}"
+        edges.append(_edge(link_id, source, target, link["relation"], link["weight"], directed=False))
     return {"start": memory["id"], "nodes": list(nodes.values()), "edges": edges, "told": ""}
 
 
@@ -123,33 +115,18 @@ async def around_node(page: PageRequest, name: str, label: str) -> dict[str, Any
 
 def _memory(memory_id: str, content: str, apart: bool) -> dict[str, Any]:
     text = content if len(content) <= _TEXT_CHARS else f"{content[: _TEXT_CHARS - 1]}…"
-    return {
-        "id": memory_id,
-        "kind": "memory",
-        "text": text,
-        "label": "memory",
-        "apart": apart,
-        "more": urlencode({"memory": memory_id}),
-    }
+    more = urlencode({"memory": memory_id})
+    return {"id": memory_id, "kind": "memory", "text": text, "label": "memory", "apart": apart, "more": more}
 
 
-def _edge(edge_id: str, source: str, target: str, relation: str, weight: float) -> dict[str, Any]:
-    return {
-        "id": edge_id,
-        "source": source,
-        "target": target,
-        "relation": relation,
-        "weight": weight,
-        "directed": True,
-    }
+def _edge(
+    edge_id: str, source: str, target: str, relation: str, weight: float, *, directed: bool = True
+) -> dict[str, Any]:
+    ends = {"source": source, "target": target}
+    return {"id": edge_id, **ends, "relation": relation, "weight": weight, "directed": directed}
 
 
 def _node(node: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": node["node_id"],
-        "kind": "node",
-        "text": node["name"],
-        "label": node["label"],
-        "apart": False,
-        "more": urlencode({"node": node["name"], "label": node["label"]}),
-    }
+    name, label = node["name"], node["label"]
+    more = urlencode({"node": name, "label": label})
+    return {"id": node["node_id"], "kind": "node", "text": name, "label": label, "apart": False, "more": more}

@@ -101,11 +101,6 @@ ACTIONS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def kind_of_part(name: str) -> str:
-    """Return what a part of a score is, in words; its own name where nobody has written any."""
-    return PART_MEANINGS.get(name, name)
-
-
 HERE: Final = Path(__file__).parent
 STATIC: Final = "/ui/static"
 _DIGEST_CHARS: Final = 12
@@ -160,13 +155,9 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         auto_reload=False,
         extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
-    made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal}
+    made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal, "json": as_json}
+    made.filters |= {"number": partial(number, language=language), "signed": partial(with_sign, language=language)}
     made.filters |= {"markdown": set_markdown, "plain": drop_marks}
-    made.filters |= {
-        "number": partial(number, language=language),
-        "signed": partial(with_sign, language=language),
-        "json": as_json,
-    }
     made.filters |= {"t": lambda text: texts.get(text, text), "reason": partial(say_reason, messages=texts)}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
     made.globals |= {
@@ -176,7 +167,7 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         "script_words": {word: texts.get(word, word) for word in SCRIPT_WORDS},
         "changes_between": compare_texts,
         "LIST_CHARS": LIST_CHARS,
-        "part_kind": kind_of_part,
+        "part_kind": lambda name: PART_MEANINGS.get(name, name),
         "action_words": ACTIONS,
     }
     return made

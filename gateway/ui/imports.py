@@ -19,7 +19,6 @@ from starlette.responses import Response, StreamingResponse
 
 from engramq.gateway.service import Call
 from engramq.gateway.ui.request import PAGE_TOOLS, PageCallRefused, PageRequest, SentFile
-from engramq.schemas.codec import fault_body
 from engramq.schemas.exports import ExportFormat
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.ids import uuid7
@@ -101,7 +100,7 @@ async def _import(page: PageRequest, upload: Upload, report: UploadReport) -> Ma
     try:
         await page.site.files.import_upload(upload, call, report)
     except EngramqError as refused:
-        return PageCallRefused(fault_body(refused.fault)).body
+        return PageCallRefused.of(refused).body
     return None
 
 

@@ -10,8 +10,8 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.bulk_actions import CHANGES, VERDICTS, decide
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.memories import MemoryFilters, list_memories
-from engramq.gateway.ui.memory import Undo, carry_out, explain_conflict, outcome_of, read, verify_again
-from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.gateway.ui.memory import Undo, carry_out, explain_conflict, outcome_of, verify_again
+from engramq.gateway.ui.request import PageCallRefused, PageRequest, unless_refused
 from engramq.schemas.vocabulary import Partition, Verification
 
 INBOX_ROWS: Final = 25
@@ -33,28 +33,17 @@ _UNDECIDED: Final = (Verification.UNVERIFIED.value, Verification.REJECTED.value)
 FILTERED: Final = ("project", "thread", "created_by", "source_type", "since", "until")
 
 
-async def show_inbox(page: PageRequest) -> Response:
+async def show_inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Response:
     """Show the newest untrusted memories that pass the filters; `verification`: those alone, rejected ones too."""
-    return await _inbox(page)
-
-
-async def _inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Response:
     filters = _filters(page)
-    shown: Body = {"memories": [], "next_cursor": None}
-    try:
-        shown = await list_memories(page, filters, INBOX_ROWS)
-    except PageCallRefused as refused:
-        if refused.status != 400:  # else a filter is not what it should be
-            raise
-        status, more = 400, {"refusal": refused.body, **more}
-    told = {"refusal": None, "decided": None, **more}
+    found = list_memories(page, filters, INBOX_ROWS)
+    shown, refusal = await unless_refused(found, {"memories": [], "next_cursor": None})
     exchanges = group_turns(shown["memories"])
     shown = {**shown, "memories": [memory for exchange in exchanges for memory in exchange.memories]}
-    words = list(Verification)
     filtered = any(getattr(filters, name) for name in FILTERED)
     return page.render(
-        "inbox.html", status=status, shown=shown, exchanges=exchanges, filters=filters, filtered=filtered,
-        verifications=words, **told,
+        "inbox.html", status=400 if refusal else status, shown=shown, exchanges=exchanges, filters=filters,
+        filtered=filtered, verifications=list(Verification), **{"refusal": refusal, "decided": None, **more},
     )  # fmt: skip
 
 
@@ -122,9 +111,11 @@ async def decide_memory(page: PageRequest) -> Response:
         return reply
     if not page.is_partial:
         return (
-            await _inbox(page, status=409, refusal=refusal) if refusal else page.go("/ui/inbox", done=outcome_of(reply))
+            await show_inbox(page, status=409, refusal=refusal)
+            if refusal
+            else page.go("/ui/inbox", done=outcome_of(reply))
         )
-    memory = (await read(page, memory_id))["memory"]
+    memory = await page.memory(memory_id)
     if memory is None:
         return page.missing("memory")
     said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(outcome_of(reply), "")
@@ -147,7 +138,7 @@ def _undo_of(action: str, memory: Body, reply: Body) -> Undo | None:
 async def decide_many(page: PageRequest) -> Response:
     """Act on the memories that are selected, or on all that were shown, and tell what came of each."""
     listed = (await list_memories(page, _filters(page), INBOX_ROWS))["memories"]
-    return await _inbox(page, decided=await decide(page, {**VERDICTS, **CHANGES}, listed))
+    return await show_inbox(page, decided=await decide(page, {**VERDICTS, **CHANGES}, listed))
 
 
 def _filters(page: PageRequest) -> MemoryFilters:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Question, Verdicts, decide
-from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.gateway.ui.request import PageRequest, unless_refused
 from engramq.schemas import limits
 from engramq.schemas.contents import split_by_relevance
 from engramq.schemas.faults import invalid
@@ -153,11 +153,6 @@ class MemoryFilters:
         return urlencode({name: 1 if value is True else value for name, value in said.items() if value})
 
 
-async def show_memories(page: PageRequest) -> Response:
-    """Show what a search found, else the newest memories that pass the filters."""
-    return await _list(page)
-
-
 class Facet(NamedTuple):
     """One word to filter by, how many memories have it, and the address that takes it, or gives it up again."""
 
@@ -192,22 +187,18 @@ async def change_many(page: PageRequest) -> Response:
     """Archive or tag the memories that are selected, or all that were shown, and tell what came of each."""
     found = await _read(page, MemoryFilters.of(page))
     decided = await decide(page, {**PUBLISHING, **CHANGES}, found[0]["memories"], may_cut=True)
-    return await _list(page, decided, found if isinstance(decided, Question) else None)
+    return await show_memories(page, decided, found if isinstance(decided, Question) else None)
 
 
-async def _list(
+async def show_memories(
     page: PageRequest, decided: Verdicts | Question | None = None, found: tuple[Body, int, int] | None = None
 ) -> Response:
-    """Show the list, as it was `found` where nothing was changed since."""
+    """Show what a search found, else the newest memories that pass the filters, unless these are `found` already."""
     filters = MemoryFilters.of(page)
-    shown: Body = {"memories": [], "next_cursor": None}
-    refusal, left_out, best = None, 0, HITS
-    try:
-        shown, left_out, best = found or await _read(page, filters)
-    except PageCallRefused as refused:
-        if refused.status != 400:
-            raise
-        refusal = refused.body
+    nothing: Body = {"memories": [], "next_cursor": None}
+    (shown, left_out, best), refusal = (
+        (found, None) if found else await unless_refused(_read(page, filters), (nothing, 0, HITS))
+    )
     likely, unlikely = split_by_relevance(shown["memories"])
     return page.render(
         "memories.html",

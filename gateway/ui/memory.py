@@ -13,8 +13,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.ui.editing import KEPT_TAGS, edit, entries_of, read_entries, reword, words_of
 from engramq.gateway.ui.html import PAGES
-from engramq.gateway.ui.request import PageCallRefused, PageRequest
-from engramq.schemas.codec import fault_body
+from engramq.gateway.ui.request import PageCallRefused, PageRequest, unless_refused
 from engramq.schemas.commands.changes import ADDED_TAGS, REMOVED_TAGS, TIMES, read_retagging
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Sector, Verification
@@ -65,7 +64,7 @@ async def vouch(page: PageRequest, memory_id: str, seen: str, verification: str)
 async def accept(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Move a memory to trusted, as it was seen; what nobody has vouched for yet is verified by that."""
     require_look(seen)
-    memory: Body | None = (await read(page, memory_id))["memory"]
+    memory = await page.memory(memory_id)
     if memory is not None and memory["verification"] in _WITHOUT_A_LOOK:
         await vouch(page, memory_id, seen, Verification.VERIFIED)
     return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=seen)
@@ -81,14 +80,14 @@ async def is_rejected_since(page: PageRequest, memory_id: str, shown_as: str) ->
     """Say whether somebody has rejected a memory that was shown as undecided: the digest does not cover verdicts."""
     if shown_as != Verification.UNVERIFIED:
         return False
-    memory: Body | None = (await read(page, memory_id))["memory"]
+    memory = await page.memory(memory_id)
     return memory is not None and memory.get("verification") == Verification.REJECTED
 
 
 async def _refuse_rejected_since(page: PageRequest, memory_id: str) -> None:
     if await is_rejected_since(page, memory_id, page.entry(SHOWN_AS)):
         conflict = refuse(FaultCode.CONFLICT, "It was rejected since it was shown.", memory_id=memory_id)
-        raise PageCallRefused(fault_body(conflict.fault))
+        raise PageCallRefused.of(conflict)
 
 
 async def share(page: PageRequest, memory_id: str) -> Body:
@@ -118,7 +117,7 @@ async def restore(page: PageRequest, memory_id: str) -> Body:
     """Bring it back from the archive, or from being superseded; new words of it that the form names are archived."""
     new_id = page.entry(NEW_WORDS)
     if new_id:
-        new: Body | None = (await read(page, new_id))["memory"]
+        new = await page.memory(new_id)
         if new is None or new["supersedes"] != memory_id or _is_hidden(new):
             raise _changed_since()
     reply = await page.ask("restore_memory", memory_id=memory_id, reason=page.entry(REASON))
@@ -144,7 +143,7 @@ async def _as_left(page: PageRequest, memory_id: str) -> str:
     """Return the digest of a memory whose values are those that the form says an update left, refuse any other."""
     left = {name: page.form[f"{LEFT}{name}"][0] for name in SET_BACK if f"{LEFT}{name}" in page.form}
     require_look("".join(left))
-    memory: Body | None = (await read(page, memory_id))["memory"]
+    memory = await page.memory(memory_id)
     if memory is None:
         return ""  # the update says that it is gone
     if any(_text_of(memory.get(name)) != value for name, value in left.items()):
@@ -298,23 +297,23 @@ VERSIONS: Final = 20  # that are read in either direction
 AUDIT_ROWS: Final = 50
 
 
-async def show_memory(page: PageRequest) -> Response:
-    """Show a memory; `as_of` in the address: with the links that held then."""
-    return await _memory_page(page)
-
-
 async def show_content(page: PageRequest) -> Response:
     """Show the words of a memory alone, for the row of a list in which they are cut."""
-    memory = (await read(page, page.request.path_params["memory_id"]))["memory"]
+    memory = await page.memory(page.request.path_params["memory_id"])
     return page.missing("memory") if memory is None else page.render("content.html", memory=memory)
 
 
-async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Response:
-    """Show a memory, with why what was asked for is refused; after a mistake in a form with what was entered."""
+async def show_memory(page: PageRequest, refusal: Body | None = None) -> Response:
+    """Show a memory, with why what was asked for is refused; after a mistake in a form with what was entered.
+
+    `as_of` in the address: with the links that held then.
+    """
     memory_id = page.request.path_params["memory_id"]
     as_of, status = page.query("as_of"), 200 if refusal is None else FaultCode(refusal["code"]).http_status
     (found, bad_time), card, entries = await asyncio.gather(
-        _read_as_of(page, memory_id, as_of), _card(page, memory_id), _entries(page, memory_id)
+        _read_as_of(page, memory_id, as_of),
+        _card(page, memory_id),
+        read_audit(page, target=memory_id, limit=AUDIT_ROWS),
     )
     memory, refusal = found["memory"], bad_time or refusal
     if memory is None:
@@ -386,9 +385,9 @@ async def change_memory(page: PageRequest) -> Response:
         reply = await carry_out(page)
     except PageCallRefused as refused:
         if page.request.path_params["action"] not in (EDIT, REWORD) or refused.body["code"] == FaultCode.CONFLICT:
-            return await _memory_page(page, explain_conflict(refused))
+            return await show_memory(page, explain_conflict(refused))
         if refused.status == 400:
-            return await _memory_page(page, refused.body)
+            return await show_memory(page, refused.body)
         return await page.refuse("edit_refused.html", refused.body, **_as_sent(page, refused))
     if isinstance(reply, Response):
         return reply
@@ -409,19 +408,10 @@ async def carry_out(page: PageRequest) -> Body | Response:
     return page.missing("memory") if reply["status"] == "not_found" else reply
 
 
-async def read(page: PageRequest, memory_id: str, as_of: str = "") -> Body:
-    """Return a memory with its links, whatever its partition."""
-    return await page.ask("get_memory", memory_id=memory_id, include_untrusted=True, as_of=as_of)
-
-
 async def _read_as_of(page: PageRequest, memory_id: str, as_of: str) -> tuple[Body, Body | None]:
     """Return a memory as `read` does, of now where the time is refused, and that refusal."""
-    try:
-        return await read(page, memory_id, as_of), None
-    except PageCallRefused as refused:
-        if refused.status != 400 or not as_of:
-            raise
-        return await read(page, memory_id), refused.body
+    found, refusal = await unless_refused(page.read(memory_id, as_of), {})
+    return found or await page.read(memory_id), refusal
 
 
 async def _versions(page: PageRequest, memory: dict[str, Any]) -> list[dict[str, Any]]:
@@ -435,7 +425,7 @@ async def _chain(page: PageRequest, memory: dict[str, Any], leads_to: str) -> li
     next_id, seen = memory[leads_to], {memory["id"]}
     while next_id and next_id not in seen and len(found) < VERSIONS:
         seen.add(next_id)
-        one = (await read(page, next_id))["memory"]
+        one = await page.memory(next_id)
         if one is None:
             break
         found.append(one)
@@ -456,11 +446,11 @@ def _usage_in(card: Mapping[str, list[Body]]) -> dict[str, float]:
     return {word: counts.get(word, 0) for word in ("shown", "helped", "misled")}
 
 
-async def _entries(page: PageRequest, memory_id: str) -> list[dict[str, Any]] | None:
-    """Return what was done to a memory, None for who may not see it."""
+async def read_audit(page: PageRequest, **wanted: Any) -> list[Body] | None:
+    """Return entries of the audit log, None for a visitor that may not see them."""
     if not page.may(Scope.ADMIN):
         return None
-    entries: list[dict[str, Any]] = (await page.ask("audit", target=memory_id, limit=AUDIT_ROWS))["entries"]
+    entries: list[Body] = (await page.ask("audit", **wanted))["entries"]
     return entries
 
 

@@ -44,7 +44,6 @@ from engramq.gateway.ui.request import (
     read_upload,
 )
 from engramq.gateway.ui.sign_in import FORM_FIELD, FORM_HEADER, SignedIn, SignIn, Visitor, new_cookie
-from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Auth, Settings
@@ -251,7 +250,7 @@ class PageApp:
                 else:
                     response = await view(page)
             except EngramqError as refusal:
-                response = await show_refusal(page, PageCallRefused(fault_body(refusal.fault)))
+                response = await show_refusal(page, PageCallRefused.of(refusal))
             except PageCallRefused as refusal:
                 response = await show_refusal(page, refusal)
             if page.visitor is not stranger and "set-cookie" not in response.headers:

@@ -1,8 +1,8 @@
 """Wrap one request to the page: who asks, what they may, the tools that they may call, and how they are answered."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment
@@ -21,6 +21,7 @@ from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.languages import choose_language
 from engramq.gateway.ui.sign_in import SignIn, Visitor
+from engramq.schemas.codec import fault_body
 from engramq.schemas.commands import (
     OPERATOR_TOOLS,
     TOOLS,
@@ -47,11 +48,13 @@ from engramq.schemas.commands import (
     Tool,
     unlisted,
 )
-from engramq.schemas.faults import FaultCode, invalid
+from engramq.schemas.faults import EngramqError, FaultCode, invalid
 from engramq.schemas.limits import BODY_BYTES, NAME_CHARS
 from engramq.schemas.settings import Settings
 from engramq.schemas.uploads import PageFiles
 from engramq.schemas.vocabulary import Scope
+
+Found = TypeVar("Found")
 
 _OWN: Final = (
     unlisted(CountFacets, FacetCounts, "count_facets()"),
@@ -107,6 +110,11 @@ class PageCallRefused(Exception):
     def __init__(self, body: Body) -> None:
         super().__init__(body["error"])
         self.body = for_people(body)
+
+    @classmethod
+    def of(cls, error: EngramqError, **more: str) -> Self:
+        """Return what a refusal is on the page, with `more` fields of its body."""
+        return cls(fault_body(error.fault) | more)
 
     @property
     def status(self) -> int:
@@ -200,6 +208,15 @@ class PageRequest:
             raise PageCallRefused(reply.body)
         return reply.body
 
+    async def read(self, memory_id: str, as_of: str = "") -> Body:
+        """Return a memory with its links, whatever its partition."""
+        return await self.ask("get_memory", memory_id=memory_id, include_untrusted=True, as_of=as_of)
+
+    async def memory(self, memory_id: str) -> Body | None:
+        """Return a memory alone, None where there is none."""
+        found: Body | None = (await self.read(memory_id))["memory"]
+        return found
+
     def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a template as a response; `done` in the address says what the form before has done."""
         shown = {"page": self, "done": DONE.get(self.query("done"), ""), **values}
@@ -237,6 +254,16 @@ class PageRequest:
         if self.is_partial:
             return Response(status_code=204, headers={"hx-redirect": address})
         return RedirectResponse(address, 303)
+
+
+async def unless_refused(found: Awaitable[Found], nothing: Found) -> tuple[Found, Body | None]:
+    """Return what is found, or nothing and why a filter is not what it should be; any other refusal is raised."""
+    try:
+        return await found, None
+    except PageCallRefused as refused:
+        if refused.status != 400:
+            raise
+        return nothing, refused.body
 
 
 async def _read_bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:

@@ -45,16 +45,6 @@ def new_cookie() -> str:
     return secrets.token_urlsafe(COOKIE_BYTES)
 
 
-def form_token(cookie: str) -> str:
-    """Return what every form of this visitor has to bring back: who cannot read the cookie cannot make it."""
-    return _derived(cookie, "form").hex()
-
-
-def is_form_token(cookie: str, given: str) -> bool:
-    """Say whether a form has brought back what was put into it."""
-    return hmac.compare_digest(form_token(cookie).encode(), given.encode("utf-8", "replace"))
-
-
 class SignedIn:
     """The tokens of those who have signed in."""
 
@@ -135,8 +125,8 @@ class Visitor:
 
     @property
     def form_token(self) -> str:
-        """The token that this visitor's forms bring back."""
-        return form_token(self.cookie)
+        """The token that every form of this visitor brings back: who cannot read the cookie cannot make it."""
+        return _derived(self.cookie, "form").hex()
 
 
 class KnowsOwner(Protocol):
@@ -197,7 +187,7 @@ class SignIn:
 
     def require_own(self, visitor: Visitor, given: str) -> None:
         """Return if this visitor was shown the form that a page of ours sends; raises EngramqError."""
-        if not is_form_token(visitor.cookie, given):
+        if not hmac.compare_digest(visitor.form_token.encode(), given.encode("utf-8", "replace")):
             raise _not_our_form()
 
     def remember(self, request: Request, response: Response, visitor: Visitor) -> None:
