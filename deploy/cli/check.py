@@ -154,7 +154,11 @@ def _citing(gateway: ToolClient, project: str, partitions: Sequence[Partition]) 
 def _compare_cited(memories: Sequence[dict[str, Any]], root: str, project: str, path: Path) -> list[Checked]:
     """Return what became of what memories cite, of those that cite a file at or below a path."""
     below = os.path.relpath(path.resolve(), root)
-    within = [memory for memory in memories if below == "." or any(_is_below(each, below) for each in _files(memory))]
+    within = [
+        memory
+        for memory in memories
+        if below == "." or any(f"{each}/".startswith(f"{below}/") for each in _files(memory))
+    ]
     cited = [
         Cited(memory["evidence"], is_here=bool(memory.get("project")) and memory["project"] == project)
         for memory in within
@@ -165,10 +169,6 @@ def _compare_cited(memories: Sequence[dict[str, Any]], root: str, project: str, 
 
 def _files(memory: Mapping[str, Any]) -> list[str]:
     return [str(citation["path"]) for citation in memory["evidence"] if citation.get("path")]
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
 
 
 def _report(checked: Sequence[Checked], namespace: str | None) -> None:

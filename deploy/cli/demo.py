@@ -39,7 +39,8 @@ def command(*, keep: bool) -> None:
         environment = _environment(home)
         click.echo(f"Starting engramq in {home.path}, a home that is thrown away ...")
         with closing(hold_stack(home, UP, environment, READY_BOUND_S)) as hold:
-            tour = Tour(environment, hold.addresses["http"], _pause if _is_watched() else _go_on)
+            watched = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+            tour = Tour(environment, hold.addresses["http"], _pause if watched else lambda _wait_for: None)
             tour.fill()
             tour.show()
 
@@ -85,13 +86,5 @@ def _remove(home: Home) -> None:
     _say("Stopped, and removed the home.")
 
 
-def _is_watched() -> bool:
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-
-
 def _pause(_wait_for: str) -> None:
     click.prompt(click.style(_wait_for, dim=True), default="", show_default=False, prompt_suffix=" ")
-
-
-def _go_on(_wait_for: str) -> None:
-    """Nobody is there who could press a key."""

@@ -28,7 +28,7 @@ _NOT_KEPT: Final = frozenset({settings.EMBEDDER, settings.EMBEDDER_URL, settings
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class SystemService:
     """A file that a service manager reads, and the commands that have it do so."""
 
     path: Path
@@ -81,7 +81,7 @@ def remove() -> None:
     click.echo(f"Removed {service.path}. Clients start the stack again as they need it.")
 
 
-def service_of(platform: str, environment: Mapping[str, str], user: Path) -> Service:
+def service_of(platform: str, environment: Mapping[str, str], user: Path) -> SystemService:
     """Return the service of a system: of launchd on macOS, else of systemd."""
     start = how_started(environment)
     kept = {
@@ -93,7 +93,7 @@ def service_of(platform: str, environment: Mapping[str, str], user: Path) -> Ser
         return _agent(start.command("up"), kept, user, home_from(dict(environment)).logs / "up.log")
     folder = Path(environment.get("XDG_CONFIG_HOME") or user / ".config")
     systemctl = ("systemctl", "--user")
-    return Service(
+    return SystemService(
         folder / "systemd" / "user" / UNIT,
         _unit(start.command("up"), start.command("down"), kept),
         begin=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--now", UNIT)),
@@ -134,7 +134,7 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _agent(up: tuple[str, ...], variables: Mapping[str, str], user: Path, log: Path) -> Service:
+def _agent(up: tuple[str, ...], variables: Mapping[str, str], user: Path, log: Path) -> SystemService:
     path = user / "Library" / "LaunchAgents" / f"{LABEL}.plist"
     domain = f"gui/{os.getuid()}"
     content = {
@@ -149,7 +149,7 @@ def _agent(up: tuple[str, ...], variables: Mapping[str, str], user: Path, log: P
     }
     head, _, rest = plistlib.dumps(content, sort_keys=False).decode().partition("<plist")
     text = f"{head}<!-- {MARK}; engramq service remove takes it away. -->\n<plist{rest}"
-    return Service(
+    return SystemService(
         path,
         text,
         begin=(("launchctl", "bootstrap", domain, str(path)),),

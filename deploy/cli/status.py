@@ -14,7 +14,7 @@ import msgspec
 from engramq.deploy.cli.options import JSON
 from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.examination import mend
-from engramq.deploy.local.doctor.machine import add_pids, dictionaries, ownership_notes, stack_checks
+from engramq.deploy.local.doctor.machine import add_pids, ownership_notes, stack_checks
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.ownership import read_ownership
 from engramq.deploy.local.settings import DATABASE_URL, REDIS_URL
@@ -73,7 +73,7 @@ def ui(*, print_only: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
+def look(environment: Mapping[str, str]) -> tuple[dict[str, Any], ExitCode]:
     """Return the status of the home's stack, else of the servers of the environment, and the exit code."""
     home = home_from(dict(environment))
     answer = ask_status(home)
@@ -85,13 +85,12 @@ def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
     return {"running": False, "home": str(home.path), **({"notes": notes} if notes else {})}, ExitCode.NOT_RUNNING
 
 
-def _look_at_stack(answer: dict[str, object], environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
+def _look_at_stack(answer: dict[str, Any], environment: Mapping[str, str]) -> tuple[dict[str, Any], ExitCode]:
     answer.pop("ok")
-    addresses, health = answer["addresses"], answer.get("health")
-    told = str(addresses.get("database_url", "")) if isinstance(addresses, dict) else ""
+    health, told = answer.get("health"), str(answer["addresses"].get("database_url", ""))
     wrong = [check for check in stack_checks(answer) if check.state != "ok"]
     gateways = [check for check in wrong if check.name == CheckName.GATEWAY]
-    if isinstance(health, dict):  # as the gateway finds it
+    if health:  # as the gateway finds it
         wrong.append(Check(name="worker", state=_STATES[health["status"]]))
         checks = [*gateways, *_at_home(health.get("checks", []), answer)]
     else:
@@ -103,15 +102,14 @@ def _look_at_stack(answer: dict[str, object], environment: Mapping[str, str]) ->
     return found, _CODES[status]
 
 
-def _at_home(checks: list[object], answer: Mapping[str, object]) -> list[Check]:
+def _at_home(checks: list[Any], answer: Mapping[str, Any]) -> list[Check]:
     """Return the checks of a home's gateway, which does not know which servers the home runs, with its mends."""
-    services = answer.get("services")
-    names = {service["name"] for service in services} if isinstance(services, list) else set()
+    names = {service["name"] for service in answer.get("services") or ()}
     found = at_home(msgspec.convert(checks, list[Check]), redis=REDIS in names, database=POSTGRES in names)
     return add_pids(found, answer)
 
 
-def _look_at_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
+def _look_at_servers(environment: Mapping[str, str]) -> tuple[dict[str, Any], ExitCode]:
     from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where a supervisor tells all
 
     health = operator.overview(read_settings(environment))
@@ -135,39 +133,39 @@ def _look_at_background(database_url: str) -> dict[str, object]:
     return admin.under_way(database_url)
 
 
-def table(found: Mapping[str, object]) -> str:
+def table(found: Mapping[str, Any]) -> str:
     """Return the lines for a person; see `look` for what was found."""
     if not found["running"]:
         idle = f"engramq is not running in {found['home']}. engramq up starts it; so does a client, or a command."
-        return "\n".join([idle, *_strings(found.get("notes"))])
+        return "\n".join([idle, *found.get("notes", ())])
     lines = _heading(found)
-    health = _dictionary(found.get("health"))
+    health = found.get("health") or {}
     lines.append(f"  {'health':<20}{health_line(health)}")
-    wrong = [check for check in dictionaries(health.get("checks")) if check.get("state", "ok") != "ok"]
+    wrong = [check for check in health.get("checks", ()) if check.get("state", "ok") != "ok"]
     lines += [f"    {check['name']}: {check['told']} {check['mend']}" for check in wrong]
-    lines += _mailboxes(dictionaries(health.get("mailboxes")))
-    services, complaints = _services(dictionaries(found.get("services")))
+    lines += _mailboxes(health.get("mailboxes", []))
+    services, complaints = _services(found.get("services", []))
     lines += services
     if "leases" in found:
-        holds = [f"{hold['kind']} (pid {hold['pid']})" for hold in dictionaries(found["leases"])]
+        holds = [f"{hold['kind']} (pid {hold['pid']})" for hold in found["leases"]]
         idle = "nobody: it is being stopped" if found.get("stopping") else "nobody: it stops soon"
         lines.append(f"  used by {', '.join(holds) or idle}")
     lines += _lags(found)
     return "\n".join([*lines, *complaints])
 
 
-def health_line(found: Mapping[str, object]) -> str:
+def health_line(found: Mapping[str, Any]) -> str:
     """Return the status, and what is missing or refused; a dash where no gateway says."""
-    reasons = [f"no {name} answers" for name in _strings(found.get("missing"))] + _strings(found.get("refused"))
+    reasons = [f"no {name} answers" for name in found.get("missing") or ()] + [*(found.get("refused") or ())]
     return f"{found.get('status', '-')}{': ' if reasons else ''}{' '.join(reasons)}"
 
 
-def _heading(found: Mapping[str, object]) -> list[str]:
+def _heading(found: Mapping[str, Any]) -> list[str]:
     lines = ["engramq on servers of the environment"]
     if "pid" in found:
         lines = [f"engramq in {found['home']}, supervisor {found['pid']}, up {found['uptime_s']} s"]
         lines.append(f"  {'http':<20}{found['http'] or '- (engramq up --detach serves it, and the page)'}")
-    return [*lines, *(f"  {label:<20}{value or '-'}" for label, value in _dictionary(found["addresses"]).items())]
+    return [*lines, *(f"  {label:<20}{value or '-'}" for label, value in found["addresses"].items())]
 
 
 def _mailboxes(mailboxes: list[dict[str, Any]]) -> list[str]:
@@ -195,21 +193,20 @@ def _services(services: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
     return lines, [str(service["complaint"]) for service in services if service["complaint"]]
 
 
-def _lags(found: Mapping[str, object]) -> list[str]:
+def _lags(found: Mapping[str, Any]) -> list[str]:
     """Return what is still to be done in the background."""
     lines = []
-    unfinished = _dictionary(found.get("unfinished"))
+    unfinished = found.get("unfinished") or {}
     if unfinished.get("namespaces"):
         more = " or more" if unfinished["pending"] >= limits.PENDING_COUNTED else ""
         pending = f": {memories(unfinished['pending'])}{more} without a vector" if unfinished["pending"] else ""
         lines.append(f"  upkeep has work left in {count_of(unfinished['namespaces'], 'namespace')}{pending}")
-    change = _dictionary(found.get("reembedding"))
-    if change:
+    if change := found.get("reembedding"):
         lines.append(_reembedding(change))
-    if isinstance(rebuilding := found.get("rebuilding"), int) and rebuilding:
+    if rebuilding := found.get("rebuilding"):
         left = count_of(rebuilding, "namespace is", "namespaces are")
         lines.append(f"  words made anew for another language: {left} left")
-    lines += _webhooks(_dictionary(found.get("webhooks")))
+    lines += _webhooks(found.get("webhooks") or {})
     return lines
 
 
@@ -231,14 +228,6 @@ def _reembedding(change: Mapping[str, Any]) -> str:
     rate = f", {change['per_s']}/s" if change["per_s"] is not None else ""
     far = f"{change['done']:,} of {memories(change['total'])}{rate}"
     return f"  embedding anew for {change['model']}: {far}, {change['state']}{problem}"
-
-
-def _strings(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
-
-
-def _dictionary(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 @click.command("doctor")

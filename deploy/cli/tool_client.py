@@ -24,7 +24,7 @@ import msgspec
 from engramq.deploy.cli.options import BEGINNING, LEAST_DIGITS, WHOLE_REPLY
 from engramq.deploy.cli.output import Reply, refuse
 from engramq.deploy.local import settings
-from engramq.deploy.local.conversation import Conversation
+from engramq.deploy.local.conversation import RelayConversation
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, home_from
 from engramq.deploy.local.hooks.connection import call_of
@@ -250,7 +250,7 @@ class _HomeClient(ToolClient):
         """Return the answer to a request, or None when the gateway has gone. Raises DeployError."""
         if self._connection is None:
             home = home_from(self._environment)
-            self._connection = open_connection(home, self._environment, Conversation(SESSION))
+            self._connection = open_connection(home, self._environment, RelayConversation(SESSION))
         try:
             return self._connection.channel().exchange(request, ANSWER_S)
         except TimeoutError:

@@ -136,7 +136,7 @@ def _short(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ProjectDecision:
     """One entry. `by`: with what the text begins that stands in its place now, "" where nothing does."""
 
     page: str
@@ -149,25 +149,24 @@ class Decision:
         return {"content": self.text, "occurred_at": self.day, "tags": ["decision", self.page]}
 
 
-def read_decisions(folder: Path = FOLDER) -> Iterator[Decision]:
+def read_decisions(folder: Path = FOLDER) -> Iterator[ProjectDecision]:
     """Yield the entries of all pages, in the order of their days."""
     found = [decision for page in folder.glob("*.md") for decision in _entries(page)]
     yield from sorted(found, key=lambda decision: (decision.day, decision.page))
 
 
-def _entries(page: Path) -> Iterator[Decision]:
+def _entries(page: Path) -> Iterator[ProjectDecision]:
     for day, status, text in _ENTRY.findall(page.read_text(encoding="utf-8")):
         replaced = _REPLACED.fullmatch(" ".join(status.split()))
         plain = " ".join(text.replace("**", "").split())
-        yield Decision(replaced[3] if replaced else page.stem, day, plain, replaced[2] if replaced else "")
+        yield ProjectDecision(replaced[3] if replaced else page.stem, day, plain, replaced[2] if replaced else "")
 
 
-def supersessions(decisions: Sequence[Decision]) -> Iterator[tuple[int, int]]:
+def supersessions(decisions: Sequence[ProjectDecision]) -> Iterator[tuple[int, int]]:
     """Yield (index of the old one, index of what stands in its place)."""
     for old, decision in enumerate(decisions):
         if decision.by:
-            yield old, next(new for new, other in enumerate(decisions) if _stands_for(other, decision))
-
-
-def _stands_for(other: Decision, decision: Decision) -> bool:
-    return not other.by and other.page == decision.page and other.text.startswith(decision.by)
+            same_page = (
+                (new, other) for new, other in enumerate(decisions) if other.page == decision.page and not other.by
+            )
+            yield old, next(new for new, other in same_page if other.text.startswith(decision.by))

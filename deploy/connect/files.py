@@ -3,13 +3,13 @@
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Final
 
+from engramq.deploy.local.home import replace_whole
 from engramq.schemas.command_line import CommandFailed
 
 BYTES: Final = 16 * 1024 * 1024  # Claude Code keeps its history in its configuration
@@ -90,7 +90,6 @@ def replace_text(path: Path, text: str) -> Path | None:
     A link stays one: the file that it leads to is replaced. Raises CommandFailed when that cannot be done.
     """
     path = Path(os.path.realpath(path))
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.engramq")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and not path.stat().st_mode & stat.S_IWUSR:
@@ -100,15 +99,8 @@ def replace_text(path: Path, text: str) -> Path | None:
             )
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _OWNER_ONLY
         backup = _kept(path) if path.exists() else None
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        replace_whole(path, text, synced=True, mode=mode)
     except OSError as problem:
-        with suppress(OSError):
-            fresh.unlink()
         raise CommandFailed(f"{path} cannot be written: {problem.strerror}. It is as it was.") from None
     return backup
 

@@ -59,7 +59,7 @@ _NEVER_SENT = {
 _PLAIN_RESULT = re.compile(rb'\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,17}|"[A-Za-z0-9_.:-]{1,100}"),"result":\{')
 
 
-class Conversation:
+class RelayConversation:
     """The session of its own, the handshake to repeat, and the requests that are still to be answered.
 
     `session` is what calls are in that name none; no other conversation of the home has it.

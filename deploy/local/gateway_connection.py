@@ -8,7 +8,7 @@ import socket
 import time
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.conversation import Conversation
+from engramq.deploy.local.conversation import RelayConversation
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import Channel, LineBuffer
 from engramq.deploy.local.stack_hold import StackHold, hold_stack
@@ -67,7 +67,7 @@ class GatewayConnection:
         self._socket.close()
         self.hold.close()
 
-    def greet(self, hello: bytes, conversation: Conversation) -> None:
+    def greet(self, hello: bytes, conversation: RelayConversation) -> None:
         """Connect, say who the client is, and repeat its handshake.
 
         Raises OSError when the gateway has gone again, or does not answer; DeployError when it refuses this client.
@@ -103,7 +103,7 @@ class GatewayConnection:
         return self.early.pop(0)
 
 
-def open_connection(home: Home, environment: dict[str, str], conversation: Conversation) -> GatewayConnection:
+def open_connection(home: Home, environment: dict[str, str], conversation: RelayConversation) -> GatewayConnection:
     """Get the stack running, a connection and the handshake done, in OPEN_BOUND_S and several tries if need be.
 
     Raises DeployError when that takes longer, or cannot be with these settings.

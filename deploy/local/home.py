@@ -3,6 +3,7 @@
 Imported by the stdio relay, which has to start in milliseconds: standard library only, and nothing heavy of it.
 """
 
+import contextlib
 import os
 import stat
 import sys
@@ -179,18 +180,28 @@ def private_folder(folder: Path) -> None:
     refuse_foreign(folder)
 
 
-def replace_whole(path: Path, text: str, *, synced: bool = False) -> None:
-    """Write a file of this user alone: a full disk or, `synced`, a power cut leaves the former one. Raises OSError."""
+def replace_whole(
+    path: Path, text: str, *, synced: bool = False, mode: int = 0o600, owner: tuple[int, int] | None = None
+) -> None:
+    """Write a file of this user alone: a full disk or, `synced`, a power cut leaves the former one. Raises OSError.
+
+    `mode` and `owner`: of a file that is not this user's alone.
+    """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
+        fresh.unlink(missing_ok=True)  # of a process that was killed, or a link that somebody else has put there
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
+            file.write(text.encode())
             file.flush()
             if synced:
                 os.fsync(file.fileno())
         fresh.replace(path)
     except OSError:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise
 
 

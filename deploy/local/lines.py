@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 # A line beyond this is neither a legal request (1,000 records of 32,768 characters fit) nor worth the memory.
@@ -101,3 +102,11 @@ class Channel:
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
+
+
+def ask_once(path: Path, request: Mapping[str, Any], bound_s: float) -> dict[str, Any] | None:
+    """Return the answer of the gateway that listens at a socket; raises OSError, and ValueError for what is no JSON."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(bound_s)
+        line.connect(str(path))
+        return Channel(line).exchange(request, bound_s)

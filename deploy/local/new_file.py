@@ -27,7 +27,7 @@ def new_file(target: Path) -> Iterator[IO[bytes]]:
         raise Unwritable(f"{str(target)!r} is there already: give another name, or remove it.")
     partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this writer alone
     with _unwritable(target):
-        raw = _Raw(partial, "xb", opener=_of_owner)
+        raw = _Raw(partial, "xb", opener=lambda path, flags: os.open(path, flags, 0o600))  # its owner's alone
     raw.target = target
     try:
         with raw:  # which drops what is still buffered when the block fails
@@ -60,10 +60,6 @@ class _Raw(io.FileIO):
     def write(self, data: Any, /) -> int:
         with _unwritable(self.target):
             return super().write(data)
-
-
-def _of_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 @contextlib.contextmanager

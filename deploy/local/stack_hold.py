@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import SEE_DISK, DeployError, Home
@@ -91,7 +92,7 @@ def raise_refusal(answer: Mapping[str, object]) -> None:
         raise DeployError(str(error.get("code")), str(error.get("message")), str(error.get("recovery") or ""))
 
 
-def ask_status(home: Home, *, brief: bool = False) -> dict[str, object] | None:
+def ask_status(home: Home, *, brief: bool = False) -> dict[str, Any] | None:
     """Return the status that the home's supervisor has of its stack, or None when there is none.
 
     In `brief` it says only whether the stack is `stopping`, and asks no gateway, which may hang.

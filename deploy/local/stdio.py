@@ -12,7 +12,7 @@ import sys
 import time
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.conversation import Conversation, refusal
+from engramq.deploy.local.conversation import RelayConversation, refusal
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, Home, home_from
 from engramq.deploy.local.hooks.projects import project_of
@@ -51,7 +51,7 @@ class Relay:
     def __init__(self, home: Home, environment: dict[str, str]) -> None:
         self._home = home
         self._environment = environment
-        self._conversation = Conversation(f"stdio-{os.urandom(6).hex()}")
+        self._conversation = RelayConversation(f"stdio-{os.urandom(6).hex()}")
         self._gateway: GatewayConnection | None = None
         self._is_stopping = False
         self._client_lines = LineBuffer()

@@ -8,9 +8,10 @@ A check imports its modules when there is something to look at.
 import os
 import resource
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -84,21 +85,16 @@ def _examine(home: Home, environment: Mapping[str, str]) -> tuple[Examination, b
         checks = [failed(CheckName.SETTINGS, str(problem)), home_check(home), disk_check(home.path)]
         return Examination(merged(checks)), False
     checks, answer = _here(home, settings, environment)
-    addresses = answer.get("addresses") if answer is not None else None
-    addresses = addresses if isinstance(addresses, dict) else {}
+    addresses = (answer or {}).get("addresses") or {}
     own_url = settings.migrate_database_url or environment.get(names.DATABASE_URL)
     owner_url = own_url or _usable(addresses, "owner_database_url")
     urls = {name: _usable(addresses, key) for name, key in _ADDRESSES.items() if not environment.get(name)}
     settings = read_settings({**environment, **{name: url for name, url in urls.items() if url}})
     if answer is not None and not (settings.redis_url and settings.database_url):
         # The home's gateway knows servers that only its supervisor's environment names.
-        health = answer.get("health")
-        checks += msgspec.convert(health.get("checks", []), list[Check]) if isinstance(health, dict) else []
-    looks: list[_Look] = [_model]
-    looks += [_database] if settings.database_url else []
-    looks += [_overview] if settings.redis_url else []
+        checks += msgspec.convert((answer.get("health") or {}).get("checks", []), list[Check])
     checks = at_home(
-        merged([*checks, *_look(settings, looks)]),
+        merged([*checks, *_look(settings)]),
         redis=not environment.get(names.REDIS_URL),
         database=not environment.get(names.DATABASE_URL),
     )
@@ -119,28 +115,50 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
         return [failed(CheckName.HOME, problem.message, problem.recovery)]
     checks = [home_check(home), disk_check(home.path), *door_checks(settings.host, settings.port, ours=False)]
     checks.append(descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    looks: list[_Look] = [_model_files]
-    looks += [_redis_alone] if settings.redis_url else []
-    looks += [_database_before_migration] if settings.database_url else []
-    return merged([*checks, *_look(settings, looks)])
+    return merged([*checks, *_look_before_start(settings)])
 
 
-_Look = Callable[[Settings], list[Check]]
+_Look = Callable[[], list[Check]]
 _ADDRESSES = {names.DATABASE_URL: "database_url", names.REDIS_URL: "redis_url"}
 
 
-def _look(settings: Settings, looks: list[_Look]) -> list[Check]:
-    """Look at several things at the same time."""
-    if len(looks) > 1:
-        # Two threads that import redis at once block each other, since its modules import each other.
-        from engramq.workers import doctor  # noqa: F401, PLC0415 - as each look's imports
+def _look(settings: Settings) -> list[Check]:
+    """Look at the model, the database and Redis, as far as there are such."""
+    from engramq.workers import doctor  # noqa: PLC0415 - numpy and psycopg, wasted on a bad setting
+
+    looks: list[_Look] = [lambda: [doctor.model_check(settings)]]
+    if settings.database_url:
+        looks.append(lambda: doctor.database_checks(settings))
+    if settings.redis_url:
+        from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where there is none to ask
+
+        looks.append(lambda: operator.overview(settings).checks)
+    return _all_at_once(looks)
+
+
+def _look_before_start(settings: Settings) -> list[Check]:
+    """Look at the model's files, and at servers of the user's own."""
+    from engramq.workers import model_files  # noqa: PLC0415 - its package, wasted on a bad setting
+
+    looks: list[_Look] = [lambda: [model_files.files_check(settings)]]
+    if settings.redis_url:
+        from engramq.gateway import operator  # noqa: PLC0415 - as above
+
+        looks.append(lambda: [operator.redis_alone(settings)])
+    if settings.database_url:
+        from engramq.workers import doctor  # noqa: PLC0415 - as above
+
+        looks.append(lambda: doctor.database_checks(settings, migrates=True))
+    return _all_at_once(looks)
+
+
+def _all_at_once(looks: Sequence[_Look]) -> list[Check]:
+    """Look at several things at the same time. Their imports came before: two of redis block each other."""
     with ThreadPoolExecutor() as threads:
-        return [check for checks in threads.map(lambda look: look(settings), looks) for check in checks]
+        return [check for checks in threads.map(lambda look: look(), looks) for check in checks]
 
 
-def _here(
-    home: Home, settings: Settings, environment: Mapping[str, str]
-) -> tuple[list[Check], dict[str, object] | None]:
+def _here(home: Home, settings: Settings, environment: Mapping[str, str]) -> tuple[list[Check], dict[str, Any] | None]:
     """Return the checks of this machine, and what the home's supervisor says; None where there is none."""
     checks = [settings_check(settings), home_check(home), hooks_check(home)]
     try:
@@ -160,42 +178,6 @@ def _usable(addresses: Mapping[str, object], name: str) -> str:
     """Return an address of a supervisor; nothing where its password is kept from us."""
     address = str(addresses.get(name, ""))
     return address if can_be_used(address) else ""
-
-
-def _model(settings: Settings) -> list[Check]:
-    from engramq.workers import doctor  # noqa: PLC0415 - numpy, wasted on a bad setting
-
-    return [doctor.model_check(settings)]
-
-
-def _database(settings: Settings) -> list[Check]:
-    from engramq.workers import doctor  # noqa: PLC0415 - psycopg, wasted where there is none to ask
-
-    return doctor.database_checks(settings)
-
-
-def _overview(settings: Settings) -> list[Check]:
-    from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where there is none to ask
-
-    return operator.overview(settings).checks
-
-
-def _model_files(settings: Settings) -> list[Check]:
-    from engramq.workers import model_files  # noqa: PLC0415 - its package, wasted on a bad setting
-
-    return [model_files.files_check(settings)]
-
-
-def _database_before_migration(settings: Settings) -> list[Check]:
-    from engramq.workers import doctor  # noqa: PLC0415 - see _database
-
-    return doctor.database_checks(settings, migrates=True)
-
-
-def _redis_alone(settings: Settings) -> list[Check]:
-    from engramq.gateway import operator  # noqa: PLC0415 - see _overview
-
-    return [operator.redis_alone(settings)]
 
 
 def mend(home: Home, examination: Examination) -> list[str]:

@@ -165,10 +165,9 @@ def descriptors_check(limit: int) -> Check:
     return degraded(CheckName.STACK, told, mend) if limit < DESCRIPTORS_LOW else passed(CheckName.STACK)
 
 
-def stack_checks(answer: Mapping[str, object]) -> list[Check]:
+def stack_checks(answer: Mapping[str, Any]) -> list[Check]:
     """Check what a supervisor says of its services, and that its gateway answers: one that hangs lives."""
-    services = dictionaries(answer.get("services"))
-    checks = [_service_check(service) for service in services]
+    checks = [_service_check(service) for service in answer.get("services") or ()]
     if isinstance(descriptors := answer.get("descriptors"), int):
         checks.append(descriptors_check(descriptors))
     if answer.get("health") is not None:
@@ -183,7 +182,7 @@ def stack_checks(answer: Mapping[str, object]) -> list[Check]:
     return checks
 
 
-def add_pids(checks: Sequence[Check], answer: Mapping[str, object]) -> list[Check]:
+def add_pids(checks: Sequence[Check], answer: Mapping[str, Any]) -> list[Check]:
     """Return checks where the mend of a home's worker that does not answer says what helps if it hangs."""
     mend = AT_HOME[CheckName.WORKER] + hang_mend(answer, WORKER)
     return [
@@ -194,15 +193,15 @@ def add_pids(checks: Sequence[Check], answer: Mapping[str, object]) -> list[Chec
     ]
 
 
-def hang_mend(answer: Mapping[str, object], name: str) -> str:
+def hang_mend(answer: Mapping[str, Any], name: str) -> str:
     """Return what to do if a service hangs; nothing where it does not run, or has only just been started."""
     pid = _pid_of_ready(answer, name, STARTED_S)
     return "" if pid is None else f" If it hangs: `kill -9 {pid}`; it is started anew at once."
 
 
-def _pid_of_ready(answer: Mapping[str, object], name: str, lived_s: float = 0.0) -> int | None:
+def _pid_of_ready(answer: Mapping[str, Any], name: str, lived_s: float = 0.0) -> int | None:
     """Return the process of a service that has lived for so long; None where there is none."""
-    for service in dictionaries(answer.get("services")):
+    for service in answer.get("services") or ():
         pid, uptime_s = service.get("pid"), service.get("uptime_s")
         if service.get("name") == name and service.get("state") == "ready" and isinstance(pid, int):
             return pid if isinstance(uptime_s, float | int) and uptime_s >= lived_s else None
@@ -219,7 +218,7 @@ def door_checks(host: str, port: int, *, ours: bool) -> list[Check]:
         free_address(host, port)
     except DeployError as problem:
         if not _is_gateway(place):
-            if _errno(problem) == errno.EADDRINUSE:
+            if isinstance(problem.__cause__, OSError) and problem.__cause__.errno == errno.EADDRINUSE:
                 return [failed(CheckName.PORT, f"{place} is taken by another program."), *absent]
             # At another machine's address a gateway is looked for; at this one's nothing can listen.
             return absent or [failed(CheckName.PORT, problem.message, problem.recovery)]
@@ -232,7 +231,7 @@ def door_checks(host: str, port: int, *, ours: bool) -> list[Check]:
 _SEE_LOG: Final = "See {}.log in the home's folder logs."
 
 
-def _service_check(service: Mapping[str, object]) -> Check:
+def _service_check(service: Mapping[str, Any]) -> Check:
     name, state = service.get("name"), str(service.get("state"))
     complaint = " ".join(str(service.get("complaint") or "").split())
     if state not in _READY and complaint:
@@ -240,10 +239,6 @@ def _service_check(service: Mapping[str, object]) -> Check:
     if state not in _READY:
         return degraded(CheckName.STACK, f"{name} is {state}.", "Wait: it is being started.")
     return degraded(CheckName.STACK, complaint) if complaint else passed(CheckName.STACK)
-
-
-def _errno(problem: DeployError) -> int | None:
-    return problem.__cause__.errno if isinstance(problem.__cause__, OSError) else None
 
 
 def _is_gateway(place: str, bound_s: float = ANSWER_S) -> bool:
@@ -259,8 +254,3 @@ def _is_gateway(place: str, bound_s: float = ANSWER_S) -> bool:
 
 def _is_closed(folder: Path) -> bool:
     return os.path.lexists(folder) and not os.access(folder, os.W_OK | os.X_OK)
-
-
-def dictionaries(value: object) -> list[dict[str, Any]]:
-    """Return the dictionaries in a list that came as JSON; nothing where it is none."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

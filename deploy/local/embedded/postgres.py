@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign
+from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign, replace_whole
 from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.ownership import remove_leftover
 from engramq.deploy.local.settings import note_principal
@@ -262,12 +262,8 @@ class Postgres:
             "engramq.conf": settings,
         }
         for name, text in written.items():
-            # Replaced whole: a crash or a full disk in the middle must not leave half a configuration.
-            fresh = folder / (name + ".new")
-            fresh.write_text(text)
-            if os.geteuid() == 0:
-                os.chown(fresh, *self.account.owner)
-            fresh.replace(folder / name)
+            # A crash or a full disk in the middle must not leave half a configuration.
+            replace_whole(folder / name, text, owner=self.account.owner if os.geteuid() == 0 else None)
 
     def _provide_database(self) -> None:
         """Give the empty database that initdb made our name: a copy of it would take .1 s and 8 MB."""

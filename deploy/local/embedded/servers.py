@@ -46,9 +46,6 @@ def await_ready(server: Postgres | Redis, child: subprocess.Popen[bytes], home: 
 
 def stop_server(child: subprocess.Popen[bytes], signals: Sequence[tuple[int, float]]) -> None:
     """Send each signal in turn until the process has ended, and SIGKILL at last."""
-    for number, bound_s in (*signals, (signal.SIGKILL, 5.0)):
-        if child.poll() is not None:
-            return
-        process.signal_group(child.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(bound_s)
+    if (who := process.identify(child.pid)) is not None:
+        process.end(who, (*signals, (signal.SIGKILL, 5.0)))
+    child.poll()

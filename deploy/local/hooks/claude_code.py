@@ -19,6 +19,7 @@ from engramq.deploy.local.hooks.turns import (
     Spoken,
     Turn,
     make_turn,
+    member,
     text_at,
     text_in,
 )
@@ -70,10 +71,8 @@ _QUEUED_AT_MOST: Final = 64
 
 def kind_of(line: Mapping[str, Any]) -> str:
     """Return the kind of a line; an attachment with words in it is one by its own name."""
-    inner = line.get("attachment")
-    if isinstance(inner, dict) and "prompt" in inner:
-        return text_at(inner, "type")
-    return text_at(line, "type")
+    inner = member(line, "attachment")
+    return text_at(inner if "prompt" in inner else line, "type")
 
 
 def is_ours(line: Mapping[str, Any]) -> bool:
@@ -90,8 +89,7 @@ def unspoken(line: Mapping[str, Any]) -> str:
     """Return whose a line is that only looks like a turn."""
     if line.get("isSidechain"):
         return SUBAGENT
-    message = line.get("message")  # older versions do not mark a summary
-    is_summary = isinstance(message, dict) and text_in(message.get("content")).startswith(_GOES_ON)
+    is_summary = text_in(member(line, "message").get("content")).startswith(_GOES_ON)  # older versions do not mark it
     return SUMMARY if line.get("isCompactSummary") or is_summary else ""
 
 
@@ -125,13 +123,17 @@ class ClaudeCodeLines(LineReader):
 
     def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
         """Yield the turns that a line makes certain."""
-        kind, attachment = line.get("type"), line.get("attachment")
+        kind, attachment = line.get("type"), member(line, "attachment")
         turn = None
-        if any(line.get(name) for name in _NOT_SPOKEN) or _kind_of_origin(line) not in _OF_PEOPLE or unspoken(line):
+        if (
+            any(line.get(name) for name in _NOT_SPOKEN)
+            or member(line, "origin").get("kind") not in _OF_PEOPLE
+            or unspoken(line)
+        ):
             return
         if kind == QUEUE:
             self._move(line, at)
-        elif isinstance(attachment, dict) and attachment.get("type") == QUEUED:
+        elif attachment.get("type") == QUEUED:
             turn = self._attach(line, attachment)
         elif line.get("subtype") == _LOCAL:
             turn = _local_command(line)
@@ -196,7 +198,10 @@ class ClaudeCodeLines(LineReader):
         return None
 
     def _attach(self, line: Mapping[str, Any], attachment: Mapping[str, Any]) -> Turn | None:
-        if attachment.get("commandMode", "prompt") != "prompt" or _kind_of_origin(attachment) not in _OF_PEOPLE:
+        if (
+            attachment.get("commandMode", "prompt") != "prompt"
+            or member(attachment, "origin").get("kind") not in _OF_PEOPLE
+        ):
             return None
         text = text_in(attachment.get("prompt")).strip()
         is_absorbed = bool(text) and self._take(text, self._absorbed) is not None
@@ -226,15 +231,9 @@ class ClaudeCodeLines(LineReader):
         return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
 
 
-def _kind_of_origin(line: Mapping[str, Any]) -> object:
-    origin = line.get("origin")
-    return origin.get("kind") if isinstance(origin, dict) else None
-
-
 def _key_of(line: Mapping[str, Any]) -> object:
     """Return a line's id: of one that a fork has copied, the id of the first."""
-    first = line.get("forkedFrom")
-    return (first.get("messageUuid") if isinstance(first, dict) else None) or line.get("uuid")
+    return member(line, "forkedFrom").get("messageUuid") or line.get("uuid")
 
 
 def _local_command(line: Mapping[str, Any]) -> Turn | None:
@@ -293,11 +292,10 @@ def _read_clarification(words: str) -> str:
 
 def _answers(tool_result: Mapping[str, Any]) -> Iterator[str]:
     """Yield each question that has an answer, with it and what was noted beside."""
-    answers, notes = tool_result.get("answers"), tool_result.get("annotations")
-    for question, answer in answers.items() if isinstance(answers, dict) else ():
-        beside = notes.get(question) if isinstance(notes, dict) else None
+    answers, notes = member(tool_result, "answers"), member(tool_result, "annotations")
+    for question, answer in answers.items():
         several = answer if isinstance(answer, list) else [answer]
         given = ", ".join(text for text in several if isinstance(text, str) and text.strip())
-        words = [given, text_at(beside, "notes") if isinstance(beside, dict) else ""]
+        words = [given, text_at(member(notes, question), "notes")]
         if any(words):
             yield "\n".join([str(question), *filter(None, words)])

@@ -24,6 +24,7 @@ from engramq.deploy.local.hooks.turns import (
     Spoken,
     join_answers,
     make_turn,
+    member,
     moment_of,
     object_in,
     text_at,
@@ -86,13 +87,11 @@ _FOLDER: Final = r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)"
 
 
 def _payload(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    payload = line.get("payload")
-    return payload if isinstance(payload, dict) else {}
+    return member(line, "payload")
 
 
 def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    item = _payload(line).get("item")
-    return item if isinstance(item, dict) else {}
+    return member(_payload(line), "item")
 
 
 def kind_of(line: Mapping[str, Any]) -> str:
@@ -121,7 +120,7 @@ def facts_of(line: Mapping[str, Any]) -> SessionFacts:
     payload = _payload(line)
     if line.get("type") == _META:
         # {"subagent": ...} where another session has begun it, else "cli", "exec" or "vscode".
-        is_subagent = isinstance(payload.get("source"), dict) and "subagent" in payload["source"]
+        is_subagent = "subagent" in member(payload, "source")
         return SessionFacts(text_at(payload, "id"), text_at(payload, "cwd"), is_subagent)
     if _is_first_line(line):
         return SessionFacts(text_at(line, "id"), began=moment_of(line.get("timestamp")))  # its turns have no time

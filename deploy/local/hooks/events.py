@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from engramq.deploy.local.hooks.turns import ClientFormat, spoken_text, storable
+from engramq.deploy.local.hooks.turns import ClientFormat, member, spoken_text, storable, text_at
 
 SESSION_START: Final = "SessionStart"
 PROMPT: Final = "UserPromptSubmit"
@@ -79,7 +79,7 @@ def read_event(data: bytes, client: ClientFormat) -> Event:
         raise BadEvent("the event is no JSON") from None
     if not isinstance(event, dict):
         raise BadEvent("the event is no JSON object")
-    told_as, session = _text(event, "hook_event_name"), _text(event, "session_id")
+    told_as, session = text_at(event, "hook_event_name"), text_at(event, "session_id")
     if not told_as:
         raise BadEvent("the event has no hook_event_name")
     if not _is_session(session):
@@ -90,15 +90,15 @@ def read_event(data: bytes, client: ClientFormat) -> Event:
         name=name,
         session=session,
         told_as=told_as,
-        folder=_text(event, "cwd"),
-        transcript="" if (path := _text(event, "transcript_path")).endswith(_NO_LINES) else path,
-        prompt=spoken_text(_text(event, "prompt")),  # Gemini CLI puts into it what hooks told before
-        last_words=_text(event, "last_assistant_message") or _text(event, "prompt_response"),
-        turn=_text(event, "turn_id"),
-        moment=_text(event, "timestamp"),
+        folder=text_at(event, "cwd"),
+        transcript="" if (path := text_at(event, "transcript_path")).endswith(_NO_LINES) else path,
+        prompt=spoken_text(text_at(event, "prompt")),  # Gemini CLI puts into it what hooks told before
+        last_words=text_at(event, "last_assistant_message") or text_at(event, "prompt_response"),
+        turn=text_at(event, "turn_id"),
+        moment=text_at(event, "timestamp"),
         in_subagent=bool(event.get("agent_id")),
         files=tuple(dict.fromkeys(_files(event, client))) if name == FILE else (),
-        starts_anew=was_compacted or (name == SESSION_START and _text(event, "source") not in _RESUMED),
+        starts_anew=was_compacted or (name == SESSION_START and text_at(event, "source") not in _RESUMED),
         was_compacted=was_compacted,
     )
 
@@ -110,14 +110,14 @@ def _was_compacted(event: dict[str, Any], name: str, client: ClientFormat) -> bo
     somebody asked for is known to happen.
     """
     if name == SESSION_START:
-        return _text(event, "source") == _COMPACTED
-    return name == PRE_COMPACT and not client.restarts and _text(event, "trigger") == _BY_HAND
+        return text_at(event, "source") == _COMPACTED
+    return name == PRE_COMPACT and not client.restarts and text_at(event, "trigger") == _BY_HAND
 
 
 def _files(event: dict[str, Any], client: ClientFormat) -> Iterator[str]:
     """Give the paths that a tool's call names: its parameter is one, or a patch of several."""
-    given = event.get("tool_input")
-    named = given.get(client.file_tools.get(_text(event, "tool_name"))) if isinstance(given, dict) else None
+    parameter = client.file_tools.get(text_at(event, "tool_name"))
+    named = member(event, "tool_input").get(parameter) if parameter else None
     if not isinstance(named, str):
         return
     if _PATCH_BEGUN not in named:
@@ -132,8 +132,3 @@ def _files(event: dict[str, Any], client: ClientFormat) -> Iterator[str]:
 def _is_session(text: str) -> bool:
     """Say whether a text can be a session's id; it becomes part of a file's name."""
     return 0 < len(text) <= _SESSION_CHARS and text[0] in _NAME and _WITHIN_NAME.issuperset(text)
-
-
-def _text(event: dict[str, Any], name: str) -> str:
-    value = event.get(name)
-    return storable(value) if isinstance(value, str) else ""

@@ -129,16 +129,14 @@ def quiet_sessions(home: Home) -> Iterator[SessionNotes]:
 
 def sessions_not_understood(home: Home) -> list[SessionNotes]:
     """Return the sessions whose clients write what no line is understood of."""
-    known = [_notes_in(home, path) for path, _ in _notes(home)]
-    return [notes for notes in known if notes is not None and notes.not_understood and notes.is_behind]
+    return [notes for notes in _all_notes(home) if notes.not_understood and notes.is_behind]
 
 
 def unknown_kinds(home: Home) -> Counter[tuple[str, str]]:
     """Count the lines of kinds that this version does not know, by client and kind."""
     counts = Counter[tuple[str, str]]()
-    for path, _ in _notes(home):
-        if (notes := _notes_in(home, path)) is not None:
-            counts.update({(notes.client, kind): count for kind, count in notes.unknown.items()})
+    for notes in _all_notes(home):
+        counts.update({(notes.client, kind): count for kind, count in notes.unknown.items()})
     return counts
 
 
@@ -147,19 +145,21 @@ def start_over(home: Home) -> None:
 
     Raises OSError when the home cannot take the notes.
     """
-    for path, _ in _notes(home):
-        if (notes := _notes_in(home, path)) is not None:
-            notes.offset, notes.unknown = 0, {}
-            notes.write()
+    for notes in _all_notes(home):
+        notes.offset, notes.unknown = 0, {}
+        notes.write()
 
 
 def rename_project(home: Home, namespace: str, old: str, new: str) -> None:
     """Have the sessions of a project catch up under its new name. Raises OSError when the home takes no notes."""
-    for path, _ in _notes(home):
-        notes = _notes_in(home, path)
-        if notes is not None and (notes.namespace, notes.project) == (namespace, old):
+    for notes in _all_notes(home):
+        if (notes.namespace, notes.project) == (namespace, old):
             notes.project = new
             notes.write()
+
+
+def _all_notes(home: Home) -> Iterator[SessionNotes]:
+    return (notes for path, _ in _notes(home) if (notes := _notes_in(home, path)) is not None)
 
 
 def _notes_in(home: Home, path: Path) -> SessionNotes | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from engramq.deploy.local.home import DeployError, Home, replace_whole
-from engramq.deploy.local.hooks.repository import Place, folder_before, place_of
+from engramq.deploy.local.hooks.repository import ProjectPlace, folder_before, place_of
 
 # More are never forgotten but those whose folders are gone, and which no address would tell again.
 _KEPT: Final = 1_000
@@ -78,12 +78,14 @@ def rename_project(home: Home, namespace: str, old: str, new: str) -> bool:
     return True
 
 
-def _noted(known: dict[str, KnownProject], place: Place) -> tuple[str, bool]:
+def _noted(known: dict[str, KnownProject], place: ProjectPlace) -> tuple[str, bool]:
     """Return the name of the project that a place is of, and whether anything new is noted of it now."""
     name = _name_of(known, place)
     if name:
         project = known[name]
-        is_strange = bool(place.remote) and not _has_remote(known, place.remote)
+        is_strange = bool(place.remote) and not any(
+            place.remote in (*each.remotes, *each.folders) for each in known.values()
+        )
         if project.folders.get(place.folder) == place.made and not is_strange:
             return name, False
     else:
@@ -100,7 +102,7 @@ def _noted(known: dict[str, KnownProject], place: Place) -> tuple[str, bool]:
     return name, True
 
 
-def _name_of(known: dict[str, KnownProject], place: Place) -> str:
+def _name_of(known: dict[str, KnownProject], place: ProjectPlace) -> str:
     """Return what the project of a place is called, "" if it is new.
 
     A git folder that was made at another time is another repository in the same place: of that its address decides.
@@ -119,7 +121,7 @@ def _name_of(known: dict[str, KnownProject], place: Place) -> str:
     return _with_folder(known, folder_before(place))
 
 
-def _moved_from(project: KnownProject, place: Place) -> list[str]:
+def _moved_from(project: KnownProject, place: ProjectPlace) -> list[str]:
     """Return the git folders of a project that were moved to a place: made at the same moment, and there no more.
 
     A copy keeps that moment too, so a repository that still is where it was is another one.
@@ -133,11 +135,7 @@ def _with_folder(known: dict[str, KnownProject], folder: str) -> str:
     return next((name for name, project in known.items() if folder in project.folders), "")
 
 
-def _has_remote(known: dict[str, KnownProject], remote: str) -> bool:
-    return any(remote in project.remotes or remote in project.folders for project in known.values())
-
-
-def _free_name(known: dict[str, KnownProject], place: Place) -> str:
+def _free_name(known: dict[str, KnownProject], place: ProjectPlace) -> str:
     """Return a name for a new project that no other has: the shortest."""
     names = (place.name, place.longer, *(f"{place.name}-{number}" for number in range(2, len(known) + 3)))
     return next(name for name in names if name and name not in known)
@@ -166,12 +164,12 @@ def _forget_gone(registry: Registry) -> None:
     """Forget, of very many, what no session can come back to: plain folders that are there no more."""
     for known in registry.values():
         if len(known) > _KEPT:
-            for name in [name for name, project in known.items() if not project.remotes and _is_gone(project)]:
+            for name in [
+                name
+                for name, project in known.items()
+                if not (project.remotes or any(map(os.path.exists, project.folders)))
+            ]:
                 del known[name]
-
-
-def _is_gone(project: KnownProject) -> bool:
-    return not any(map(os.path.exists, project.folders))
 
 
 def _read(home: Home) -> Registry:

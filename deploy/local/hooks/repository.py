@@ -19,7 +19,7 @@ _USUAL_PORTS: Final = {"https": ":443", "http": ":80", "ssh": ":22", "git": ":94
 _OWNER_PARTS: Final = 3  # of an address: host, owner, repository
 
 
-class Place(NamedTuple):  # a dataclass takes 7 ms to import
+class ProjectPlace(NamedTuple):  # a dataclass takes 7 ms to import
     """The repository that a folder belongs to.
 
     `folder` is the git folder that all worktrees share, else the folder itself. `remote` is where it was cloned from: a
@@ -34,7 +34,7 @@ class Place(NamedTuple):  # a dataclass takes 7 ms to import
     longer: str
 
 
-def place_of(folder: str) -> Place | None:
+def place_of(folder: str) -> ProjectPlace | None:
     """Return what a folder is of; None for the root, the user's own folder, and for what is no folder.
 
     Programs with windows start in these, and who keeps his settings in git has a repository in the last one.
@@ -92,7 +92,7 @@ def _own_folder() -> str:
     return os.path.realpath(os.path.expanduser("~"))
 
 
-def folder_before(place: Place) -> str:
+def folder_before(place: ProjectPlace) -> str:
     """Return the folder that became this repository by `git init`, "" where it may be a clone.
 
     A clone is written after its git folder was made: what is older was there before.
@@ -114,11 +114,11 @@ def _has_older(folder: str, made: int) -> bool:
         return False
 
 
-def _named(folder: str, remote: str, made: int, path: str) -> Place | None:
+def _named(folder: str, remote: str, made: int, path: str) -> ProjectPlace | None:
     name = _as_name(os.path.basename(path))
     owner = "/".join(remote.split("/")[-2:]) if remote.count("/") + 1 >= _OWNER_PARTS and remote[0] != "/" else ""
     longer = owner or f"{os.path.basename(os.path.dirname(path))}/{name}".lstrip("/")
-    return Place(folder, remote, made, name, _as_name(longer)) if name else None
+    return ProjectPlace(folder, remote, made, name, _as_name(longer)) if name else None
 
 
 def _as_name(text: str) -> str:

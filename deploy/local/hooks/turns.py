@@ -151,6 +151,12 @@ def text_at(line: Mapping[str, Any], name: str) -> str:
     return storable(value) if isinstance(value, str) else ""
 
 
+def member(line: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object that a member is, an empty one where it is none."""
+    value = line.get(name)
+    return value if isinstance(value, dict) else {}
+
+
 def make_turn(key: object, speaker: str | None, text: str, moment: object) -> Turn | None:
     """Return a turn; None where somebody or something is missing, or nothing is left of what was said."""
     if speaker is None or not isinstance(key, str) or not key or not (text := spoken_text(text)):

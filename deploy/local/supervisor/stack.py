@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import postgres, redis
 from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lines import Channel
+from engramq.deploy.local.lines import ask_once
 from engramq.deploy.local.stack_hold import SERVING
 from engramq.deploy.local.supervisor import silence
 
@@ -135,10 +136,7 @@ class HttpDoor:
 
     def _ask(self, variables: dict[str, str] | None) -> None:
         try:
-            with socket.socket(socket.AF_UNIX) as line:
-                line.settimeout(HTTP_BOUND_S)
-                line.connect(str(self._gateway_socket))
-                answer = Channel(line).exchange({"engramq": 1, "http": variables}, HTTP_BOUND_S) or {}
+            answer = ask_once(self._gateway_socket, {"engramq": 1, "http": variables}, HTTP_BOUND_S) or {}
         except (OSError, ValueError) as error:
             raise DeployError("not_answering", f"The gateway does not serve HTTP: {error}.", _SEE) from error
         if not answer.get("ok"):
@@ -198,13 +196,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     services += [
         # It loads its modules and its model while PostgreSQL is still being made, and waits for it itself.
         _program(
-            home,
-            WORKER,
-            with_database,
-            "worker",
-            "--all",
-            "--embedder-file",
-            str(home.embedder),
+            *(home, WORKER, with_database, "worker", "--all", "--embedder-file", str(home.embedder)),
             *(["--ends-refused"] if owns else []),
             after=after_redis,
             uses=(POSTGRES,),
@@ -213,14 +205,9 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
         _program(
-            home,
-            GATEWAY,
-            base,
-            "gateway",
-            "--socket",
-            str(home.gateway_socket),
-            after=after_redis,
+            *(home, GATEWAY, base, "gateway", "--socket", str(home.gateway_socket)),
             before=make_way,
+            after=after_redis,
             tend=http.tend,
             sockets=(home.gateway_socket,),
             is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
@@ -315,17 +302,14 @@ def _program(
     name: str,
     environment: Mapping[str, str],
     *arguments: str,
-    after: tuple[str, ...],
-    uses: tuple[str, ...] = (),
     before: Callable[[], None] = lambda: None,
-    is_ready: Callable[[], bool] | None = None,
     says_ready: bool = False,
-    tend: Callable[[], str] | None = None,
     sockets: tuple[Path, ...] = (),
+    **about: Any,
 ) -> SupervisedService:
     """A process of ours, which says again and again that its event loop turns. `before` runs before each start.
 
-    Where it `says_ready` it is ready once it does.
+    Where it `says_ready` it is ready once it does. `about`: what else is said of the service.
     """
     alive = home.run / f"{name}.alive"
     heartbeat = silence.Heartbeat(alive)
@@ -339,13 +323,10 @@ def _program(
     return SupervisedService(
         name,
         _command({**asked, **heartbeat.variables()}, *arguments),
-        after=after,
-        uses=uses,
         prepare=prepare,
-        is_ready=heartbeat.said_ready if says_ready else is_ready,
-        tend=tend,
         sockets=(*sockets, alive),
         answers=heartbeat.was_heard,
+        **about | ({"is_ready": heartbeat.said_ready} if says_ready else {}),
     )
 
 

@@ -5,7 +5,6 @@ import logging
 import os
 import resource
 import signal
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lines import Channel
+from engramq.deploy.local.lines import ask_once
 from engramq.deploy.local.ownership import SUPERVISOR, lies_at, lock_home, remove_leftover
 from engramq.deploy.local.stack_hold import SERVING
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
@@ -279,10 +278,7 @@ def health(gateway_socket: Path) -> dict[str, object] | None:
     None where there is none that answers. Blocks, within HEALTH_BOUND_S.
     """
     try:
-        with socket.socket(socket.AF_UNIX) as line:
-            line.settimeout(HEALTH_BOUND_S)
-            line.connect(str(gateway_socket))
-            report = Channel(line).exchange({"engramq": 1, "health": True}, HEALTH_BOUND_S)
+        report = ask_once(gateway_socket, {"engramq": 1, "health": True}, HEALTH_BOUND_S)
     except (OSError, ValueError):
         return None
     return report if report and "status" in report else None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.deploy.local.conversation import Conversation, refusal
+from engramq.deploy.local.conversation import RelayConversation, refusal
 from engramq.deploy.local.lines import LineBuffer
 
 
@@ -14,12 +14,12 @@ def line(**fields: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **fields}).encode() + b"\n"
 
 
-def failed_ids(conversation: Conversation) -> list[object]:
+def failed_ids(conversation: RelayConversation) -> list[object]:
     return [json.loads(answer)["id"] for answer in conversation.fail_open("gone")]
 
 
 def test_requests_are_open_until_they_are_answered_and_ids_keep_their_type() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     for request_id in (1, "1", 2):
         conversation.note_sent(line(id=request_id, method="tools/call"))
     conversation.note_received(line(id=2, result={}))
@@ -32,7 +32,7 @@ IDS = [0, 1, "1", -1, "a", "a.b:c_d-9", "é", 'q"', "", 10**20]
 
 
 def test_results_as_the_gateway_writes_them_close_their_requests_alone() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     for request_id in IDS:
         conversation.note_sent(line(id=request_id, method="tools/call"))
     for left, request_id in enumerate(reversed(IDS)):
@@ -44,7 +44,7 @@ def test_results_as_the_gateway_writes_them_close_their_requests_alone() -> None
 
 
 def test_notifications_answers_and_cancelled_requests_are_not_waited_for() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     conversation.note_sent(line(method="notifications/progress"))
     conversation.note_sent(line(id=5, result={}))
     conversation.note_sent(line(id=6, method="tools/call"))
@@ -63,7 +63,7 @@ def test_a_batch_and_a_line_that_is_too_long_are_refused_without_a_gateway() -> 
 
 @pytest.mark.promise("AG-22")
 def test_odd_ids_are_waited_for_only_if_the_answer_has_them() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     sent: list[object] = [1.0, -2.0, 1.5, True, None, [], {"a": 1}, float("inf"), float("nan"), 10**400]
     for request_id in sent:
         conversation.note_sent(line(id=request_id, method="tools/call"))
@@ -75,7 +75,7 @@ def test_odd_ids_are_waited_for_only_if_the_answer_has_them() -> None:
 
 
 def test_what_is_no_message_is_passed_by() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     for text in (b"{\n", b"null\n", b'"x"\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'{"id": 1}\n'):
         conversation.note_sent(text)
         conversation.note_received(text)
@@ -84,7 +84,7 @@ def test_what_is_no_message_is_passed_by() -> None:
 
 
 def test_a_refused_handshake_is_forgotten_and_an_accepted_one_kept() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     first, second = line(id=1, method="initialize"), line(id=2, method="initialize")
     conversation.note_sent(first)
     conversation.note_received(line(id=1, error={"code": -32602, "message": "no"}))
@@ -99,7 +99,7 @@ def test_a_refused_handshake_is_forgotten_and_an_accepted_one_kept() -> None:
 
 
 def test_an_open_handshake_is_kept_for_the_next_gateway_and_refused_when_there_is_none() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     conversation.note_sent(line(id="a", method="initialize"))
     assert conversation.fail_open("gone") == []
     assert conversation.owes_handshake()
@@ -141,7 +141,7 @@ def test_a_line_beyond_the_bound_is_dropped_alone() -> None:
     ],
 )
 def test_a_cut_read_is_unavailable_and_a_cut_write_may_have_been_done(method: str, params: object, status: str) -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     conversation.note_sent(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode())
     (answer,) = conversation.fail_open("gone")
     told = json.loads(answer)["error"]["data"]
@@ -151,7 +151,7 @@ def test_a_cut_read_is_unavailable_and_a_cut_write_may_have_been_done(method: st
 
 
 def test_an_id_that_is_used_again_is_what_it_is_now() -> None:
-    conversation = Conversation()
+    conversation = RelayConversation()
     for method, answered in (("tools/list", True), ("tools/call", False)):
         conversation.note_sent(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method}).encode())
         if answered:
