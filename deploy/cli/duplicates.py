@@ -18,17 +18,8 @@ from engramq.deploy.cli.operating import Target, operating
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import json_line, printable, refusal_text
 from engramq.deploy.cli.tool_client import PROGRESS_S, ToolClient
-from engramq.schemas import limits
+from engramq.schemas import commands, limits
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
-from engramq.schemas.commands import (
-    DuplicateGroup,
-    DuplicatesFound,
-    DuplicatesGrouped,
-    DuplicatesMerged,
-    FindDuplicates,
-    GroupDuplicates,
-    MergeDuplicates,
-)
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 
@@ -78,7 +69,7 @@ def command(
         raise click.UsageError("--yes goes with --merge.")
     with operating("duplicates", namespace) as place:
         progress = _Lines(silent=as_json)
-        listing = FindDuplicates(
+        listing = commands.FindDuplicates(
             by="text",
             partition=UNSET if partition is None else Partition(partition),
             similarity=UNSET if similarity is None else similarity,
@@ -109,7 +100,7 @@ class Duplicates:
 
     looked_at: int = 0
     similarity: float = 0.0
-    groups: list[DuplicateGroup] = field(default_factory=list)
+    groups: list[commands.DuplicateGroup] = field(default_factory=list)
     previews: dict[str, str | None] = field(default_factory=dict)
     merged: int | None = None
     left: list[str] = field(default_factory=list)
@@ -132,7 +123,9 @@ class _Lines:
             click.echo(text(), err=True)
 
 
-def _duplicates(client: ToolClient, listing: FindDuplicates, shown: int, merge: bool, progress: _Lines) -> Duplicates:
+def _duplicates(
+    client: ToolClient, listing: commands.FindDuplicates, shown: int, merge: bool, progress: _Lines
+) -> Duplicates:
     result, sets = Duplicates(), Sets()
     _find(client, listing, result, sets, progress)
     for several in _group(client, sets, result.similarity):
@@ -144,7 +137,9 @@ def _duplicates(client: ToolClient, listing: FindDuplicates, shown: int, merge: 
     return result
 
 
-def _find(client: ToolClient, listing: FindDuplicates, result: Duplicates, sets: Sets, progress: _Lines) -> None:
+def _find(
+    client: ToolClient, listing: commands.FindDuplicates, result: Duplicates, sets: Sets, progress: _Lines
+) -> None:
     """Look the namespace through by texts, then by vectors."""
     similarity, texts = listing.similarity, Digests()
     for way in WAYS:
@@ -152,7 +147,7 @@ def _find(client: ToolClient, listing: FindDuplicates, result: Duplicates, sets:
         result.looked_at = 0
         while after is not None:
             command = msgspec.structs.replace(listing, by=way, after=after, similarity=similarity)
-            reply = client.reply_to(command, DuplicatesFound)
+            reply = client.reply_to(command, commands.DuplicatesFound)
             for ids in reply.alike:
                 sets.join(ids)
             texts.add(reply.digests or {})
@@ -165,14 +160,14 @@ def _find(client: ToolClient, listing: FindDuplicates, result: Duplicates, sets:
     result.similarity = similarity
 
 
-def _group(client: ToolClient, sets: Sets, similarity: float) -> Iterator[list[DuplicateGroup]]:
+def _group(client: ToolClient, sets: Sets, similarity: float) -> Iterator[list[commands.DuplicateGroup]]:
     """Yield who would stand for whom. A set too large for one call goes in pieces, whose rest is compared again."""
     wanted: Sequence[Sequence[str]] = sets.all()
     while wanted:
         gone = set[str]()
         for some in pack_sets(wanted, limits.DUPLICATES_COMPARED):
-            command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=similarity)
-            groups = (client.reply_to(command, DuplicatesGrouped)).groups
+            command = commands.GroupDuplicates(alike=tuple(map(tuple, some)), similarity=similarity)
+            groups = (client.reply_to(command, commands.DuplicatesGrouped)).groups
             gone.update(identifier for group in groups for identifier in group.goes)
             yield groups
         large = [ids for ids in wanted if len(ids) > limits.DUPLICATES_COMPARED]
@@ -185,8 +180,8 @@ def _previews(client: ToolClient, result: Duplicates, shown: int) -> dict[str, s
     named: dict[str, str | None] = {}
     sets = [(group.stays, *group.goes)[: limits.DUPLICATES_COMPARED] for group in result.groups[:shown]]
     for some in pack_sets(sets, limits.DUPLICATES_COMPARED):
-        command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=result.similarity, preview=True)
-        reply = client.reply_to(command, DuplicatesGrouped)
+        command = commands.GroupDuplicates(alike=tuple(map(tuple, some)), similarity=result.similarity, preview=True)
+        reply = client.reply_to(command, commands.DuplicatesGrouped)
         named |= {preview.id: preview.preview for preview in reply.previews or ()}
     return named
 
@@ -194,8 +189,8 @@ def _previews(client: ToolClient, result: Duplicates, shown: int) -> dict[str, s
 def _merge(client: ToolClient, result: Duplicates, progress: _Lines) -> None:
     result.merged = 0
     for some in transactions(result.groups, limits.DUPLICATES_MERGED):
-        command = MergeDuplicates(groups=tuple(some), similarity=result.similarity)
-        reply = client.reply_to(command, DuplicatesMerged)
+        command = commands.MergeDuplicates(groups=tuple(some), similarity=result.similarity)
+        reply = client.reply_to(command, commands.DuplicatesMerged)
         result.merged += reply.merged
         result.left += reply.left
         progress(lambda: f"{result.merged} of {memories(result.count)} superseded")
@@ -325,13 +320,13 @@ def pack_sets(sets: Sequence[Sequence[str]], most: int) -> Iterator[list[Sequenc
         yield together
 
 
-def transactions(groups: Sequence[DuplicateGroup], most: int) -> Iterator[list[DuplicateGroup]]:
+def transactions(groups: Sequence[commands.DuplicateGroup], most: int) -> Iterator[list[commands.DuplicateGroup]]:
     """Put groups together for transactions of at most so many that go; what stays in one goes in a later one only."""
-    together: list[DuplicateGroup] = []
+    together: list[commands.DuplicateGroup] = []
     count, stays, goes = 0, set[str](), set[str]()
     for group in groups:
         for start in range(0, len(group.goes), most):
-            piece = DuplicateGroup(stays=group.stays, goes=group.goes[start : start + most])
+            piece = commands.DuplicateGroup(stays=group.stays, goes=group.goes[start : start + most])
             clash = piece.stays in goes or not stays.isdisjoint(piece.goes)
             if together and (clash or count + len(piece.goes) > most):
                 yield together

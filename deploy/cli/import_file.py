@@ -13,32 +13,12 @@ from typing import IO, Final, Self
 
 import click
 
+from engramq.deploy.cli import import_report as report
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.import_report import (
-    exit_code_for,
-    format_counts,
-    interruptible,
-    nothing_in,
-    print_counts,
-    print_kept_apart,
-    print_left_out,
-    print_looked,
-    refusals,
-    require_writable,
-)
 from engramq.deploy.cli.import_sessions import import_found, import_named, sessions_format
 from engramq.deploy.cli.progress import PhaseBars
+from engramq.deploy.importing import foreign
 from engramq.deploy.importing.fields import Choices
-from engramq.deploy.importing.foreign import (
-    EDGES,
-    MEMORIES,
-    NODES,
-    REJECTED,
-    Export,
-    ImportedExport,
-    import_foreign,
-    look_through,
-)
 from engramq.deploy.importing.formats import choose_format
 from engramq.deploy.importing.records import is_export, read_records
 from engramq.deploy.importing.sending import Options, import_file, import_servers, importing
@@ -131,7 +111,7 @@ def command(
     if found or sessions is not None:
         common.refuse_options(context, NOT_OF_SESSIONS, "files of rows and exports, and this is about sessions")
         if rejects is not None:
-            require_writable(rejects, None)
+            report.require_writable(rejects, None)
     if found:
         return import_found(paths, sessions, options, rejects, yes=yes, dry_run=dry_run)
     if sessions is not None:
@@ -154,13 +134,13 @@ def _import_file(context: click.Context, file: str, options: Options, rejects: P
         common.refuse_options(context, OF_ROWS, "rows, and this file is an export")
         return _restore(source, namespace=options.namespace, dry_run=dry_run)
     if rejects is not None:
-        require_writable(rejects, source)
-    with refusals():
+        report.require_writable(rejects, source)
+    with report.refusals():
         kind, row_format = choose_format(source, named_format)
     if source is None and kind is not None:
         raise click.UsageError("An export of another system is read twice: write it to a file, and import that.")
     choices = Choices(all_messages=context.params["all_messages"], trusted=context.params["looked_through"])
-    export = Export(source, kind, choices) if source is not None and kind is not None else None
+    export = foreign.Export(source, kind, choices) if source is not None and kind is not None else None
     if export is None or not export.reader.are_turns:
         common.refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
     if export is None and source is not None and source.is_dir():
@@ -188,60 +168,66 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-def _import(source: Export | Path | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
+def _import(
+    source: foreign.Export | Path | None, settings: Settings, options: Options, *, rejects: Path | None
+) -> ExitCode:
     """Import what another system has exported, a file of rows, or None: standard input; print what became of it.
 
     Returns FAILED when rows were rejected; raises CommandFailed when the import could not go on.
     """
-    path = source.path if isinstance(source, Export) else source
+    path = source.path if isinstance(source, foreign.Export) else source
     if rejects is None and path is not None:
         rejects = _beside(path)
     counts: Counter[ReceiptStatus] = Counter()
     opener = partial(importing, settings, options, rejects, counts)
-    with interruptible(lambda: f". So far: {format_counts(counts)}; rows that were on their way may go in too."):
-        if isinstance(source, Export):
-            done = run(partial(import_foreign, source, settings, options, opener))
+    with report.interruptible(
+        lambda: f". So far: {report.format_counts(counts)}; rows that were on their way may go in too."
+    ):
+        if isinstance(source, foreign.Export):
+            done = run(partial(foreign.import_foreign, source, settings, options, opener))
             importer = done.importer
         else:
             with _open_input(path) as raw:
                 size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
                 importer = run(partial(import_file, raw, settings, options, opener, size))
-    print_counts(importer)
-    if isinstance(source, Export):
+    report.print_counts(importer)
+    if isinstance(source, foreign.Export):
         _print_export(source, done, settings)
-    if not (importer.counts.total() or (isinstance(source, Export) and done.graph.found)):
-        return nothing_in(path)
-    return exit_code_for(importer.counts[ReceiptStatus.REJECTED], rejects)
+    if not (importer.counts.total() or (isinstance(source, foreign.Export) and done.graph.found)):
+        return report.nothing_in(path)
+    return report.exit_code_for(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
-def _print_export(export: Export, done: ImportedExport, settings: Settings) -> None:
+def _print_export(export: foreign.Export, done: foreign.ImportedExport, settings: Settings) -> None:
     if done.graph.found:
         print("  ".join(f"{kind} {count} ({done.graph.created[kind]} new)" for kind, count in done.graph.found.items()))
     if done.graph.only_ends:
         print(f"Edges name {done.graph.only_ends} more nodes, which are there now.")
-    print_left_out(done.left_out)
+    report.print_left_out(done.left_out)
     kept_apart = export.reader.are_turns and not export.choices.trusted
     if kept_apart:
-        print_kept_apart(done.importer, settings)
+        report.print_kept_apart(done.importer, settings)
 
 
-def _look_only(source: Path | Export | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
+def _look_only(
+    source: Path | foreign.Export | None, settings: Settings, options: Options, *, rejects: Path | None
+) -> ExitCode:
     """Print what an import would do, and samples; nothing is written but the file for rejects, where one is named.
 
     `source`: an export of another system, a file of rows, or None: rows on standard input.
     """
-    with refusals():
-        if isinstance(source, Export):
-            looked = look_through(source.entries(), settings, options, rejects, foreign=True)
+    with report.refusals():
+        if isinstance(source, foreign.Export):
+            looked = foreign.look_through(source.entries(), settings, options, rejects, foreign=True)
         else:
             with _open_input(source) as raw:
                 rows = read_records(PackedSource(raw).lines(), options.row_format)
-                looked = look_through(rows, settings, options, rejects, foreign=False)
-    kinds = [kind for kind in (NODES, EDGES) if looked.counts[kind]]
-    print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (MEMORIES, *kinds, REJECTED)))
+                looked = foreign.look_through(rows, settings, options, rejects, foreign=False)
+    kinds = [kind for kind in (foreign.NODES, foreign.EDGES) if looked.counts[kind]]
+    print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (foreign.MEMORIES, *kinds, foreign.REJECTED)))
     if not looked.counts:
-        return nothing_in(source.path if isinstance(source, Export) else source)
-    return print_looked(looked, rejects)
+        return report.nothing_in(source.path if isinstance(source, foreign.Export) else source)
+    return report.print_looked(looked, rejects)
 
 
 def _beside(path: Path) -> Path | None:

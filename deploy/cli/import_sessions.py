@@ -11,17 +11,8 @@ from typing import Final
 
 import click
 
+from engramq.deploy.cli import import_report as report
 from engramq.deploy.cli.connect import surroundings
-from engramq.deploy.cli.import_report import (
-    exit_code_for,
-    format_counts,
-    interruptible,
-    print_counts,
-    print_kept_apart,
-    print_left_out,
-    print_looked,
-    refusals,
-)
 from engramq.deploy.cli.options import can_ask
 from engramq.deploy.cli.output import printable
 from engramq.deploy.importing.exports import LeftOut
@@ -105,10 +96,10 @@ def _import(several: Sequence[Transcripts], options: Options, rejects: Path | No
     counts: Counter[ReceiptStatus] = Counter()
     with import_servers(options.namespace) as settings:
         rows = _list_sessions(several, settings, options, note=True)
-        with interruptible(lambda: f" after {_sessions(rows.read)}. So far: {format_counts(counts)}."):
+        with report.interruptible(lambda: f" after {_sessions(rows.read)}. So far: {report.format_counts(counts)}."):
             done = run(partial(bring_in, rows, settings, options, rejects, counts))
         _print_done(rows, done, settings)
-    return _nothing(several) if not rows.sessions else exit_code_for(counts[ReceiptStatus.REJECTED], rejects)
+    return _nothing(several) if not rows.sessions else report.exit_code_for(counts[ReceiptStatus.REJECTED], rejects)
 
 
 def _nothing(several: Sequence[Transcripts]) -> ExitCode:
@@ -119,21 +110,21 @@ def _nothing(several: Sequence[Transcripts]) -> ExitCode:
 
 
 def _print_done(rows: SessionRows, done: ImportedSessions, settings: Settings) -> None:
-    print_counts(done.importer)
+    report.print_counts(done.importer)
     rate = rows.read / max(done.seconds, 1e-6)
     print(f"{_sessions(rows.read)} with {count_of(rows.turns, 'turn')}, {done.seconds:.1f} s, {rate:.1f} sessions/s")
     _print_gone(rows.projects.gone)
-    print_left_out(rows.left_out)
-    print_kept_apart(done.importer, settings)
+    report.print_left_out(rows.left_out)
+    report.print_kept_apart(done.importer, settings)
 
 
 def _look_only(rows: SessionRows, settings: Settings, options: Options, rejects: Path | None) -> ExitCode:
-    with refusals():
+    with report.refusals():
         looked = look_through(rows.rows(), settings, options, rejects, foreign=True)
     print(f"{_sessions(rows.read)}  {MEMORIES} {looked.counts[MEMORIES]}  {REJECTED} {looked.counts[REJECTED]}")
     _print_gone(rows.projects.gone)
     looked.left_out += rows.left_out
-    return print_looked(looked, rejects)
+    return report.print_looked(looked, rejects)
 
 
 def _print_groups(groups: Sequence[Group], problems: Sequence[Rejection], left_out: Counter[LeftOut]) -> None:
@@ -147,7 +138,7 @@ def _print_groups(groups: Sequence[Group], problems: Sequence[Rejection], left_o
         print(f"{group.client:<12} {project:<28} {_sessions(group.sessions):>15} {size:>10}  {since}{note}")
     for problem in problems:
         print(f"{printable(problem.file)}: {problem.reason}", file=sys.stderr)
-    print_left_out(left_out)
+    report.print_left_out(left_out)
 
 
 def _print_gone(gone: set[str]) -> None:

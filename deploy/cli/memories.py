@@ -8,18 +8,8 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli import output
 from engramq.deploy.cli.options import limit_option
-from engramq.deploy.cli.output import (
-    Reply,
-    draw_hits,
-    draw_list,
-    draw_memory,
-    draw_page,
-    draw_status,
-    printable,
-    quoted,
-    tell,
-)
 from engramq.deploy.cli.tool_client import ToolClient, open_client
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer, number
@@ -48,7 +38,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     """
     asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, "min_relevance": 0}
     with open_client(namespace) as gateway:
-        return _find(gateway, "search_memories", asked | common.arguments(filters), draw_hits, as_json=as_json)
+        return _find(gateway, "search_memories", asked | common.arguments(filters), output.draw_hits, as_json=as_json)
 
 
 @click.command("survey")
@@ -66,13 +56,13 @@ def survey(topic: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     """
     asked = {"topic": " ".join(topic), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with open_client(namespace) as gateway:
-        return tell(gateway.call("survey_memories", asked), _draw_survey, as_json=as_json)
+        return output.tell(gateway.call("survey_memories", asked), _draw_survey, as_json=as_json)
 
 
-def _draw_survey(reply: Reply) -> None:
+def _draw_survey(reply: output.Reply) -> None:
     for extract in reply["extracts"]:
         same = f" (and {extract['same']} like it)" if extract.get("same") else ""
-        click.echo("\t".join((extract["id"], extract["at"], printable(extract["text"]) + same)))
+        click.echo("\t".join((extract["id"], extract["at"], output.printable(extract["text"]) + same)))
     totals = reply["totals"]
     by_month = ", ".join(f"{month}: {count}" for month, count in totals["by_month"].items())
     named = f"Name it: {totals['named']}" + (f" ({by_month})" if by_month else "")
@@ -99,7 +89,7 @@ def list_memories(limit: int, namespace: str | None, *, as_json: bool, **filters
     """
     asked = {"limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with open_client(namespace) as gateway:
-        return _find(gateway, "list_recent_memories", asked, draw_page, as_json=as_json)
+        return _find(gateway, "list_recent_memories", asked, output.draw_page, as_json=as_json)
 
 
 @click.command("recent")
@@ -113,7 +103,7 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
     asked = {"limit": count, "max_chars": common.WHOLE_REPLY, "partitions": list(Partition)}
     asked |= common.arguments(filters)
     with open_client(namespace) as gateway:
-        return _find(gateway, "list_recent_memories", asked, draw_list, as_json=as_json)
+        return _find(gateway, "list_recent_memories", asked, output.draw_list, as_json=as_json)
 
 
 @click.command("standing")
@@ -123,18 +113,18 @@ def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters
     """List standing wishes ("always", "from now on"), newest first."""
     asked = {"include_untrusted": untrusted, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with open_client(namespace) as gateway:
-        return _find(gateway, "list_standing", asked, draw_list, as_json=as_json)
+        return _find(gateway, "list_standing", asked, output.draw_list, as_json=as_json)
 
 
 def _find(
-    gateway: ToolClient, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
+    gateway: ToolClient, tool: str, arguments: Mapping[str, Any], draw: Callable[[output.Reply], None], *, as_json: bool
 ) -> ExitCode:
     """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
 
     Where nothing was found it says what was looked at.
     """
     reply = gateway.call(tool, arguments)
-    code = tell(reply, draw, as_json=as_json)
+    code = output.tell(reply, draw, as_json=as_json)
     if not reply.get("memories", True):
         project = arguments["project"] if "project" in arguments else _own_project(gateway)
         click.echo(_nothing_found(arguments, project), err=True)
@@ -152,7 +142,9 @@ def _nothing_found(arguments: Mapping[str, Any], project: str | None) -> str:
     elif project == EVERY_PROJECT:
         where = "of all projects"
     elif project:
-        where = f"of project {quoted(project)}" + ("" if arguments.get("project_only") else f" and those {outside}")
+        where = f"of project {output.quoted(project)}" + (
+            "" if arguments.get("project_only") else f" and those {outside}"
+        )
     else:
         where = "where calls look that name no project"
     return f"Nothing {'that passes the filters ' if filters else ''}was found among the {partitions} memories {where}."
@@ -183,7 +175,7 @@ def show(
         asked = {"include_untrusted": untrusted, "part": part, "as_of": as_of, "detail": "full"}
         given = {"memory_id": gateway.resolve_id(identifier), "max_chars": common.WHOLE_REPLY}
         reply = gateway.call("get_memory", {**given, **common.arguments(asked)})
-        return tell(reply, draw_memory, as_json=as_json)
+        return output.tell(reply, output.draw_memory, as_json=as_json)
 
 
 @click.command("why")
@@ -198,16 +190,16 @@ def why(identifier: str, namespace: str | None, *, untrusted: bool, as_json: boo
     """
     with open_client(namespace) as gateway:
         asked = {"memory_id": gateway.resolve_id(identifier), "include_untrusted": untrusted}
-        return tell(gateway.call("why", asked), _draw_card, as_json=as_json)
+        return output.tell(gateway.call("why", asked), _draw_card, as_json=as_json)
 
 
-def _draw_card(reply: Reply) -> None:
-    click.echo(f"{reply['about']['id']}\t{printable(reply['about']['preview'] or '')}")
+def _draw_card(reply: output.Reply) -> None:
+    click.echo(f"{reply['about']['id']}\t{output.printable(reply['about']['preview'] or '')}")
     kinds = {kind: lines for kind, lines in reply.items() if isinstance(lines, list)}
     for kind, lines in kinds.items():
         for line in lines:
             texts = (str(line.get(name, "")) for name in ("at", "by", "says", "memory_id", "reason", "audit_id"))
-            click.echo("\t".join((kind.replace("_", " "), *map(printable, texts))))
+            click.echo("\t".join((kind.replace("_", " "), *map(output.printable, texts))))
     if reply.get("omitted"):
         click.echo(f"{reply['omitted']} older lines are left out.", err=True)
 
@@ -271,14 +263,16 @@ def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **f
     """
     memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
     with open_client(namespace) as gateway:
-        return tell(gateway.write("store_memory", gateway.resolve_cited_ids(memory)), _draw_stored, as_json=as_json)
+        return output.tell(
+            gateway.write("store_memory", gateway.resolve_cited_ids(memory)), _draw_stored, as_json=as_json
+        )
 
 
-def _draw_stored(reply: Reply) -> None:
+def _draw_stored(reply: output.Reply) -> None:
     click.echo(reply["stored"]["id"])
     for memory in reply["similar_memories"]:
         preview = memory.get("preview") or memory.get("content") or ""
-        click.echo(f"similar ({memory['similarity']:.2f}): {memory['id']}  {printable(preview)[:100]}", err=True)
+        click.echo(f"similar ({memory['similarity']:.2f}): {memory['id']}  {output.printable(preview)[:100]}", err=True)
 
 
 @click.command("forget")
@@ -303,4 +297,4 @@ def forget(
                 raise click.UsageError("--erase takes --yes where nobody can be asked.")
             click.confirm(f"Erase {meant} for good?", abort=True, err=True)
         asked = {"memory_id": meant, **common.arguments({"reason": reason, "erase": erase})}
-        return tell(gateway.write("forget_memory", asked), draw_status, as_json=as_json)
+        return output.tell(gateway.write("forget_memory", asked), output.draw_status, as_json=as_json)

@@ -9,17 +9,8 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli import output
 from engramq.deploy.cli.memories import described
-from engramq.deploy.cli.output import (
-    Reply,
-    draw_memory,
-    draw_status,
-    draw_still_hidden,
-    print_list,
-    printable,
-    refuse,
-    tell,
-)
 from engramq.deploy.cli.receipt import verify_receipt
 from engramq.deploy.cli.tool_client import ToolClient, open_client
 from engramq.schemas import limits
@@ -108,7 +99,7 @@ def unshare(identifiers: tuple[str, ...], namespace: str | None, *, as_json: boo
     with open_client(namespace) as gateway:
         for meant in [gateway.resolve_id(text) for text in identifiers]:
             reply = gateway.write("unshare_memory", {"memory_id": meant})
-            codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
+            codes.append(output.tell(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
 
 
@@ -138,7 +129,7 @@ def _each(
                 click.echo(f"{meant}\tleft as it is")
                 continue
             reply = gateway.write(tool, {"memory_id": meant, **common.arguments({**given, "seen": digest})})
-            codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
+            codes.append(output.tell(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
 
 
@@ -149,19 +140,19 @@ def _show_memory(gateway: ToolClient, meant: str, *, yes: bool) -> str | None:
     """
     whole = {"include_untrusted": True, "detail": "full", "max_chars": common.WHOLE_REPLY}
     reply = gateway.call("get_memory", {"memory_id": meant, **whole})
-    refuse(reply)
+    output.refuse(reply)
     if reply["status"] == "not_found":
         return None  # the call for the verdict says so
-    draw_memory(reply, err=True)
+    output.draw_memory(reply, err=True)
     digest: str | None = reply["memory"].get("digest")
     if digest is None and not yes:
         raise CommandFailed(f"{meant} is too long to be shown whole. With --yes it is meant all the same.")
     return digest
 
 
-def _draw(meant: str, reply: Reply) -> None:
+def _draw(meant: str, reply: output.Reply) -> None:
     click.echo(f"{meant}\t{reply.get('new_verification') or reply['status']}")
-    draw_still_hidden(reply)
+    output.draw_still_hidden(reply)
     if reply["status"] == "refused":
         standing = ", ".join(reply["built_on"]) or "in private"
         click.echo(f"Others have built on it: {standing}.", err=True)
@@ -178,7 +169,7 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
     """
     with open_client(namespace) as gateway:
         asked = {"old_memory_id": gateway.resolve_id(old), "new_memory_id": gateway.resolve_id(new)}
-        return tell(gateway.write("supersede_memory", asked), draw_status, as_json=as_json)
+        return output.tell(gateway.write("supersede_memory", asked), output.draw_status, as_json=as_json)
 
 
 @click.command("update")
@@ -202,7 +193,7 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
         raise click.UsageError("Say what is to be changed: engramq update --help lists what can be.")
     with open_client(namespace) as gateway:
         asked = {"memory_id": gateway.resolve_id(identifier), **gateway.resolve_cited_ids(changes)}
-        return tell(gateway.write("update_memory", asked), draw_status, as_json=as_json)
+        return output.tell(gateway.write("update_memory", asked), output.draw_status, as_json=as_json)
 
 
 @click.command("contradictions")
@@ -215,7 +206,7 @@ def contradictions(limit: int, project: str | None, namespace: str | None, *, as
     """
     with open_client(namespace) as gateway:
         pairs = islice(_pairs(gateway, project), limit)
-        print_list(pairs, _pair_of, as_json=as_json, none="No memories were seen to disagree.")
+        output.print_list(pairs, _pair_of, as_json=as_json, none="No memories were seen to disagree.")
 
 
 def _pairs(gateway: ToolClient, project: str | None) -> Iterator[Mapping[str, str]]:
@@ -224,7 +215,7 @@ def _pairs(gateway: ToolClient, project: str | None) -> Iterator[Mapping[str, st
     while True:
         asked = {"project": project, "cursor": cursor, "max_chars": common.WHOLE_REPLY}
         reply = gateway.call("list_contradictions", common.arguments(asked))
-        refuse(reply)
+        output.refuse(reply)
         yield from reply["pairs"]
         cursor = reply["next_cursor"]
         if cursor is None:
@@ -234,5 +225,5 @@ def _pairs(gateway: ToolClient, project: str | None) -> Iterator[Mapping[str, st
 def _pair_of(pair: Mapping[str, str]) -> str:
     sides = ((pair["later"], pair["here"]), (pair["earlier"], pair["said"]))
     return "\n".join(
-        f"{indent}{side}  {printable(text)}" for indent, (side, text) in zip(("", "  "), sides, strict=True)
+        f"{indent}{side}  {output.printable(text)}" for indent, (side, text) in zip(("", "  "), sides, strict=True)
     )

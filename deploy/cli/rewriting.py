@@ -7,14 +7,7 @@ import msgspec
 
 from engramq.schemas.command_line import CommandFailed, all_of, count_of
 from engramq.schemas.settings import Settings
-from engramq.workers.admin import (
-    RewriteBegun,
-    RewritePlanned,
-    RewriteReport,
-    Rewritten,
-    rewrite_database,
-    rewrite_redis,
-)
+from engramq.workers import admin
 from engramq.workers.migrating import require_database, run
 
 _MB = 2**20
@@ -27,17 +20,17 @@ def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
     Tells on standard error what it is about to do, what it is at and each table. Raises CommandFailed.
     """
     require_database(settings)
-    tables: list[Rewritten] = []
+    tables: list[admin.Rewritten] = []
 
-    def tell(told: RewriteReport) -> None:
-        if isinstance(told, Rewritten):
+    def tell(told: admin.RewriteReport) -> None:
+        if isinstance(told, admin.Rewritten):
             tables.append(told)
         if not as_json and (line := _line(told, with_wal=with_wal)):
             print(line, file=sys.stderr, flush=True)
 
-    left = run(rewrite_database(settings.database_url, with_wal=with_wal, tell=tell))
-    tell(RewriteBegun(step="the append-only file of Redis"))
-    redis = rewrite_redis(settings)
+    left = run(admin.rewrite_database(settings.database_url, with_wal=with_wal, tell=tell))
+    tell(admin.RewriteBegun(step="the append-only file of Redis"))
+    redis = admin.rewrite_redis(settings)
     if as_json:
         print(msgspec.json.encode(_told(tables, redis, left)).decode())
     else:
@@ -54,27 +47,27 @@ def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
         raise CommandFailed(f"{segments} {word} left. A replication slot or an archive holds {them}.")
 
 
-def _line(told: RewriteReport, *, with_wal: bool) -> str:
+def _line(told: admin.RewriteReport, *, with_wal: bool) -> str:
     match told:
-        case RewritePlanned():
+        case admin.RewritePlanned():
             log = ", the write-ahead log" if with_wal else ""
             tables = f"{count_of(told.tables, 'table')} with their indexes ({told.bytes / _MB:,.1f} MB)"
             return (
                 f"Writing anew, for all namespaces: {tables}, the statistics{log} and the append-only file of "
                 "Redis.\nCalls that need a table wait while it is written. Broken off, it begins anew."
             )
-        case RewriteBegun() if told.table:
+        case admin.RewriteBegun() if told.table:
             large = f"{told.number} of {told.of}: {told.table}, {told.bytes / _MB:,.1f} MB ..."
             return large if told.bytes >= LONG else ""
-        case RewriteBegun():
+        case admin.RewriteBegun():
             return f"{told.step[0].upper()}{told.step[1:]} ..."
-        case Rewritten():
+        case admin.Rewritten():
             took = f" in {told.taken_s:,.0f} s" if told.taken_s >= 1 else ""
             sizes = f"{told.before / _MB:,.1f} -> {told.after / _MB:,.1f} MB{took}"
             return f"{told.number} of {told.of}: {told.name}, {sizes}"
 
 
-def _summary(tables: list[Rewritten], *, redis: bool, with_wal: bool) -> str:
+def _summary(tables: list[admin.Rewritten], *, redis: bool, with_wal: bool) -> str:
     before, after = sum(table.before for table in tables), sum(table.after for table in tables)
     sizes = f"{before / _MB:,.1f} -> {after / _MB:,.1f} MB"
     parts = [f"{count_of(len(tables), 'table')} with their indexes ({sizes})", "the statistics"]
@@ -83,7 +76,7 @@ def _summary(tables: list[Rewritten], *, redis: bool, with_wal: bool) -> str:
     return f"Written anew: {all_of(parts)}."
 
 
-def _told(tables: list[Rewritten], redis: bool, left: int) -> dict[str, Any]:
+def _told(tables: list[admin.Rewritten], redis: bool, left: int) -> dict[str, Any]:
     return {
         "tables": [{"name": table.name, "bytes_before": table.before, "bytes_after": table.after} for table in tables],
         "append_only_file": redis,

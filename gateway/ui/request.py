@@ -21,33 +21,8 @@ from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.languages import choose_language
 from engramq.gateway.ui.sign_in import SignIn, Visitor
+from engramq.schemas import commands
 from engramq.schemas.codec import fault_body
-from engramq.schemas.commands import (
-    OPERATOR_TOOLS,
-    TOOLS,
-    CountFacets,
-    CountMemories,
-    CreateToken,
-    DrawGraph,
-    ExportTenant,
-    FacetCounts,
-    GraphDrawing,
-    ImportList,
-    ListImports,
-    ListNodes,
-    ListShownOften,
-    ListTokens,
-    MemoryTimeline,
-    NodeList,
-    RevokeToken,
-    ShownOftenList,
-    TenantExported,
-    TokenCreated,
-    TokenList,
-    TokenRevoked,
-    Tool,
-    unlisted,
-)
 from engramq.schemas.faults import EngramqError, FaultCode, invalid
 from engramq.schemas.limits import BODY_BYTES, NAME_CHARS
 from engramq.schemas.settings import Settings
@@ -57,19 +32,22 @@ from engramq.schemas.vocabulary import Scope
 Found = TypeVar("Found")
 
 _OWN: Final = (
-    unlisted(CountFacets, FacetCounts, "count_facets()"),
-    unlisted(CountMemories, MemoryTimeline, "count_memories()"),
-    unlisted(ListShownOften, ShownOftenList, "list_shown_often()"),
-    unlisted(ListImports, ImportList, "list_imports()"),
-    unlisted(ExportTenant, TenantExported, 'export_tenant(channel="<id>")'),
-    unlisted(DrawGraph, GraphDrawing, "draw_graph()"),
-    unlisted(ListNodes, NodeList, "list_nodes()"),
-    unlisted(ListTokens, TokenList, "list_tokens()"),
-    unlisted(CreateToken, TokenCreated, 'create_token(principal="ada", scopes=["read"])'),
-    unlisted(RevokeToken, TokenRevoked, 'revoke_token(token_id="<id>")'),
+    commands.unlisted(commands.CountFacets, commands.FacetCounts, "count_facets()"),
+    commands.unlisted(commands.CountMemories, commands.MemoryTimeline, "count_memories()"),
+    commands.unlisted(commands.ListShownOften, commands.ShownOftenList, "list_shown_often()"),
+    commands.unlisted(commands.ListImports, commands.ImportList, "list_imports()"),
+    commands.unlisted(commands.ExportTenant, commands.TenantExported, 'export_tenant(channel="<id>")'),
+    commands.unlisted(commands.DrawGraph, commands.GraphDrawing, "draw_graph()"),
+    commands.unlisted(commands.ListNodes, commands.NodeList, "list_nodes()"),
+    commands.unlisted(commands.ListTokens, commands.TokenList, "list_tokens()"),
+    commands.unlisted(commands.CreateToken, commands.TokenCreated, 'create_token(principal="ada", scopes=["read"])'),
+    commands.unlisted(commands.RevokeToken, commands.TokenRevoked, 'revoke_token(token_id="<id>")'),
 )
 
-PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in (*OPERATOR_TOOLS, *_OWN)}}
+PAGE_TOOLS: Final[Mapping[str, commands.Tool]] = {
+    **commands.TOOLS,
+    **{tool.name: tool for tool in (*commands.OPERATOR_TOOLS, *_OWN)},
+}
 
 
 # A reader of the page has no tools: advice about them is left out.

@@ -16,16 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
+from engramq.deploy.local.backup import taking
 from engramq.deploy.local.backup.archive import CHUNK, ArchiveContents, ArchiveReader, Damaged, Header
 from engramq.deploy.local.backup.code import foreign_code
-from engramq.deploy.local.backup.taking import (
-    BESIDE,
-    DATA,
-    LOCAL_SETTINGS,
-    ReportProgress,
-    refuse_own_database,
-    this_platform,
-)
 from engramq.deploy.local.embedded.postgres import POSTGRESQL, Postgres
 from engramq.deploy.local.home import PRIVATE, DeployError, Home
 from engramq.deploy.local.hooks.notes import start_over
@@ -36,9 +29,9 @@ from engramq.workers.migrating import newest_schema
 
 BLOCK: Final = 4096  # bytes that a file takes at least
 FIRST_START_BYTES: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given
-AUTO_SETTINGS: Final = f"{DATA}/postgresql.auto.conf"  # what ALTER SYSTEM has written
+AUTO_SETTINGS: Final = f"{taking.DATA}/postgresql.auto.conf"  # what ALTER SYSTEM has written
 _PLACE: Final = "postgres/"
-_DATA_FOLDER: Final = DATA.removeprefix(_PLACE)
+_DATA_FOLDER: Final = taking.DATA.removeprefix(_PLACE)
 CODE_SHOWN: Final = 20  # names
 
 
@@ -58,7 +51,7 @@ class RestoredBackup:
     moved_to: Path | None = None
 
 
-def verify(file: Path, report: ReportProgress) -> RestoredBackup:
+def verify(file: Path, report: taking.ReportProgress) -> RestoredBackup:
     """Read all of a backup, and return what it holds when this release can restore it here.
 
     It is unpacked beside the system's other temporary files, to see what its database can run.
@@ -80,7 +73,7 @@ def restore(
     home: Home,
     environment: Mapping[str, str],
     file: Path,
-    report: ReportProgress,
+    report: taking.ReportProgress,
     *,
     force: bool,
     trust_code: bool = False,
@@ -91,7 +84,7 @@ def restore(
     the home is in use or holds something, or there is no room: then nothing was changed. Where it could not be written
     to, what there was still is, or is named.
     """
-    refuse_own_database(environment)
+    taking.refuse_own_database(environment)
     with _open_backup(file) as source, contextlib.ExitStack() as held:
         try:
             there = home.path.exists()
@@ -173,19 +166,21 @@ def _sets_something(text: bytes) -> bool:
 
 
 def _verify_contents(
-    reader: ArchiveReader, source: IO[bytes], report: ReportProgress
+    reader: ArchiveReader, source: IO[bytes], report: taking.ReportProgress
 ) -> tuple[ArchiveContents, tuple[str, ...]]:
     """Read all of it; return what it holds, and those of its files that set something of the server."""
     _refuse_unfit(reader.header)
     whole = os.fstat(source.fileno()).st_size
     contents, settings = ArchiveContents(), list[str]()
     for entry in reader.entries():
-        if entry.name not in (LOCAL_SETTINGS, *BESIDE, DATA) and not entry.name.startswith(f"{DATA}/"):
+        if entry.name not in (taking.LOCAL_SETTINGS, *taking.BESIDE, taking.DATA) and not entry.name.startswith(
+            f"{taking.DATA}/"
+        ):
             raise Damaged(f"it names {entry.name!r}")
         if entry.chunks is None:
             contents.folders.append(entry.name)
             continue
-        size, sets = 0, entry.name == LOCAL_SETTINGS
+        size, sets = 0, entry.name == taking.LOCAL_SETTINGS
         for chunk in entry.chunks:
             size += len(chunk)
             sets = sets or (entry.name == AUTO_SETTINGS and _sets_something(chunk))
@@ -193,7 +188,7 @@ def _verify_contents(
         if sets:
             settings.append(entry.name)
         contents.files[entry.name] = {"bytes": size}
-    if f"{DATA}/PG_VERSION" not in contents.files:
+    if f"{taking.DATA}/PG_VERSION" not in contents.files:
         raise Damaged("there is no database in it")
     return contents, tuple(sorted(settings))
 
@@ -215,10 +210,10 @@ def _refuse_unfit(header: Header) -> None:
             f"The backup is of PostgreSQL {header.postgresql}; this engramq brings PostgreSQL {POSTGRESQL}.",
             f"Install engramq {header.engramq} beside, {elsewhere}",
         )
-    if header.platform != this_platform():
+    if header.platform != taking.this_platform():
         raise DeployError(
             "other_platform",
-            f"The backup was made on {header.platform}; PostgreSQL's files do not fit {this_platform()}.",
+            f"The backup was made on {header.platform}; PostgreSQL's files do not fit {taking.this_platform()}.",
             f"On a machine of that kind {elsewhere}",
         )
 
@@ -261,7 +256,7 @@ def _require_space(home: Home, contents: ArchiveContents, otherwise: str) -> Non
         )
 
 
-def _unpack(reader: ArchiveReader, home: Home, contents: ArchiveContents, report: ReportProgress) -> None:
+def _unpack(reader: ArchiveReader, home: Home, contents: ArchiveContents, report: taking.ReportProgress) -> None:
     """Write all of it into the folder for the unfinished, and from there to the disk."""
     shutil.rmtree(home.restoring, ignore_errors=True)  # what one left that was broken off
     home.restoring.mkdir(mode=PRIVATE)
@@ -303,7 +298,7 @@ def _put_in_place(home: Home) -> Path | None:
     """Move aside what is in the way, and give the restored database its name; return where the former data are."""
     moved_to = None
     start_over(home)  # what hooks noted as captured may be in the former data alone
-    places = {home.restoring / name: home.path / name for name in BESIDE}
+    places = {home.restoring / name: home.path / name for name in taking.BESIDE}
     beside = {restored: place for restored, place in places.items() if restored.exists()}
     of_data = {home.embedder, home.principal}  # of the former data, whatever the backup has
     in_the_way = [folder for folder in (home.redis, home.postgres) if _is_used(folder)]

@@ -16,19 +16,7 @@ from typing import Any
 import msgspec
 
 from engramq.deploy.local import settings as names
-from engramq.deploy.local.doctor.machine import (
-    add_pids,
-    descriptors_check,
-    disk_check,
-    door_checks,
-    home_check,
-    hooks_check,
-    is_open_to_others,
-    leftovers_check,
-    settings_check,
-    stack_checks,
-    stale_sockets,
-)
+from engramq.deploy.local.doctor import machine
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, refuse_foreign
 from engramq.deploy.local.ownership import dead_ups, lock_home, read_ownership, remove_leftover
@@ -82,7 +70,7 @@ def _examine(home: Home, environment: Mapping[str, str]) -> tuple[Examination, b
     try:
         settings = read_settings(environment)
     except SettingsError as problem:
-        checks = [failed(CheckName.SETTINGS, str(problem)), home_check(home), disk_check(home.path)]
+        checks = [failed(CheckName.SETTINGS, str(problem)), machine.home_check(home), machine.disk_check(home.path)]
         return Examination(merged(checks)), False
     checks, answer = _here(home, settings, environment)
     addresses = (answer or {}).get("addresses") or {}
@@ -98,7 +86,7 @@ def _examine(home: Home, environment: Mapping[str, str]) -> tuple[Examination, b
         redis=not environment.get(names.REDIS_URL),
         database=not environment.get(names.DATABASE_URL),
     )
-    return Examination(add_pids(checks, answer or {}), settings, owner_url), answer is not None
+    return Examination(machine.add_pids(checks, answer or {}), settings, owner_url), answer is not None
 
 
 def before_start(environment: Mapping[str, str]) -> list[Check]:
@@ -113,8 +101,12 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
             return []
     except DeployError as problem:
         return [failed(CheckName.HOME, problem.message, problem.recovery)]
-    checks = [home_check(home), disk_check(home.path), *door_checks(settings.host, settings.port, ours=False)]
-    checks.append(descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    checks = [
+        machine.home_check(home),
+        machine.disk_check(home.path),
+        *machine.door_checks(settings.host, settings.port, ours=False),
+    ]
+    checks.append(machine.descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     return merged([*checks, *_look_before_start(settings)])
 
 
@@ -160,18 +152,27 @@ def _all_at_once(looks: Sequence[_Look]) -> list[Check]:
 
 def _here(home: Home, settings: Settings, environment: Mapping[str, str]) -> tuple[list[Check], dict[str, Any] | None]:
     """Return the checks of this machine, and what the home's supervisor says; None where there is none."""
-    checks = [settings_check(settings), home_check(home), hooks_check(home)]
+    checks = [machine.settings_check(settings), machine.home_check(home), machine.hooks_check(home)]
     try:
         answer = ask_status(home)
     except DeployError as problem:
-        return [*checks, disk_check(home.path), failed(CheckName.STACK, problem.message, problem.recovery)], None
+        return [
+            *checks,
+            machine.disk_check(home.path),
+            failed(CheckName.STACK, problem.message, problem.recovery),
+        ], None
     if answer is not None:
-        return [*checks, disk_check(home.path), passed(CheckName.LEFTOVERS), *stack_checks(answer)], answer
+        return [
+            *checks,
+            machine.disk_check(home.path),
+            passed(CheckName.LEFTOVERS),
+            *machine.stack_checks(answer),
+        ], answer
     on_own_servers = all(environment.get(name) for name in _ADDRESSES)
     if not on_own_servers:
-        checks += [disk_check(home.path), leftovers_check(home), passed(CheckName.STACK, _IDLE)]
-        checks.append(descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    return [*checks, *door_checks(settings.host, settings.port, ours=on_own_servers)], None
+        checks += [machine.disk_check(home.path), machine.leftovers_check(home), passed(CheckName.STACK, _IDLE)]
+        checks.append(machine.descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return [*checks, *machine.door_checks(settings.host, settings.port, ours=on_own_servers)], None
 
 
 def _usable(addresses: Mapping[str, object], name: str) -> str:
@@ -184,7 +185,7 @@ def mend(home: Home, examination: Examination) -> list[str]:
     """Mend what can be mended, and return what was done, a sentence each."""
     wrong = {check.name for check in examination.checks if check.state != "ok"}
     done: list[str] = []
-    if CheckName.HOME in wrong and is_open_to_others(home):
+    if CheckName.HOME in wrong and machine.is_open_to_others(home):
         done.append(_close(home))
     if CheckName.LEFTOVERS in wrong:
         done += _clear(home)
@@ -216,7 +217,7 @@ def _clear(home: Home) -> list[str]:
     try:
         done = [f"Ended {name}, whose supervisor is dead." for name in end_predecessor(home)]
         done += [f"Removed {home.state}, a copy of that of {copied_from}."] if copied_from else []
-        for path in (*stale_sockets(home), *dead_ups(home)):
+        for path in (*machine.stale_sockets(home), *dead_ups(home)):
             remove_leftover(path)
             if not os.path.lexists(path):
                 done.append(f"Removed {path}, on which nobody listens.")

@@ -16,23 +16,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    USER,
-    LineReader,
-    SessionFacts,
-    Spoken,
-    join_answers,
-    make_turn,
-    member,
-    moment_of,
-    object_in,
-    text_at,
-    text_in,
-)
+from engramq.deploy.local.hooks import turns
 
-_SPEAKERS: Final = {"user_message": USER, "agent_message": ASSISTANT, "UserMessage": USER, "AgentMessage": ASSISTANT}
-_ROLES: Final = {"user": USER, "assistant": ASSISTANT}
+_SPEAKERS: Final = {
+    "user_message": turns.USER,
+    "agent_message": turns.ASSISTANT,
+    "UserMessage": turns.USER,
+    "AgentMessage": turns.ASSISTANT,
+}
+_ROLES: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _META: Final = "session_meta"
 _EVENT: Final = "event_msg"
 _ITEM: Final = "response_item"
@@ -87,20 +79,20 @@ _FOLDER: Final = r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)"
 
 
 def _payload(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    return member(line, "payload")
+    return turns.member(line, "payload")
 
 
 def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    return member(_payload(line), "item")
+    return turns.member(_payload(line), "item")
 
 
 def kind_of(line: Mapping[str, Any]) -> str:
     """Return the kind of a line: that of its event or item, where this may hold words of somebody."""
-    kind, payload = text_at(line, "type"), _payload(line)
+    kind, payload = turns.text_at(line, "type"), _payload(line)
     if kind not in (_EVENT, _ITEM):
         return kind or "state"
     inner = _item(line) if payload.get("type") == _COMPLETED else payload
-    return text_at(inner, "type") if any(name in inner for name in _WORDS) else "state"
+    return turns.text_at(inner, "type") if any(name in inner for name in _WORDS) else "state"
 
 
 def _is_first_line(line: Mapping[str, Any]) -> bool:
@@ -115,22 +107,24 @@ def is_ours(line: Mapping[str, Any]) -> bool:
     return _is_first_line(line) or "record_type" in line
 
 
-def facts_of(line: Mapping[str, Any]) -> SessionFacts:
+def facts_of(line: Mapping[str, Any]) -> turns.SessionFacts:
     """Return the facts of a line about its session; an old line has the folder in its first message to the model."""
     payload = _payload(line)
     if line.get("type") == _META:
         # {"subagent": ...} where another session has begun it, else "cli", "exec" or "vscode".
-        is_subagent = "subagent" in member(payload, "source")
-        return SessionFacts(text_at(payload, "id"), text_at(payload, "cwd"), is_subagent)
+        is_subagent = "subagent" in turns.member(payload, "source")
+        return turns.SessionFacts(turns.text_at(payload, "id"), turns.text_at(payload, "cwd"), is_subagent)
     if _is_first_line(line):
-        return SessionFacts(text_at(line, "id"), began=moment_of(line.get("timestamp")))  # its turns have no time
-    if line.get("type") == _MESSAGE and _CONTEXT in (text := text_in(line.get("content"))):
+        return turns.SessionFacts(
+            turns.text_at(line, "id"), began=turns.moment_of(line.get("timestamp"))
+        )  # its turns have no time
+    if line.get("type") == _MESSAGE and _CONTEXT in (text := turns.text_in(line.get("content"))):
         found = re.search(_FOLDER, text)
-        return SessionFacts(folder=(found[1] or found[2]).strip() if found else "")
-    return SessionFacts()
+        return turns.SessionFacts(folder=(found[1] or found[2]).strip() if found else "")
+    return turns.SessionFacts()
 
 
-class CodexLines(LineReader):
+class CodexLines(turns.LineReader):
     """The state of reading a transcript's lines. Events are what was said; without any, messages are.
 
     A turn is known by its session, its words, and how often they were said there before. A fork writes the turns of its
@@ -146,60 +140,60 @@ class CodexLines(LineReader):
         self._has_events = False
         self._messages: list[tuple[str, str, str, int]] = []
 
-    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[turns.Spoken]:
         """Yield the turn that a line makes certain."""
-        kind, payload, moment = line.get("type"), _payload(line), moment_of(line.get("timestamp"))
+        kind, payload, moment = line.get("type"), _payload(line), turns.moment_of(line.get("timestamp"))
         if not self._session and (session := facts_of(line).session):
             # From 0.171 on a fork names where it begins, and repeats nothing.
             is_copy = "forked_from_ordinal_exclusive" not in payload
-            self._session, self._origin = session, text_at(payload, "forked_from_id") if is_copy else ""
+            self._session, self._origin = session, turns.text_at(payload, "forked_from_id") if is_copy else ""
             self._begun = _seconds(moment)
         elif kind == _EVENT:
             inner = _item(line) if payload.get("type") == _COMPLETED else payload
             words = inner.get("content") if inner is not payload else payload.get("message")
-            if speaker := _SPEAKERS.get(text_at(inner, "type")):
+            if speaker := _SPEAKERS.get(turns.text_at(inner, "type")):
                 self._has_events = True
                 self._messages.clear()
-                yield from self._turn(speaker, text_in(words), moment, at)
+                yield from self._turn(speaker, turns.text_in(words), moment, at)
         elif kind in (_ITEM, _MESSAGE):
             message = payload if kind == _ITEM else line
-            yield from self._turn(USER, self._words_of_tool(message), moment, at)
-            text, speaker = text_in(message.get("content")), _ROLES.get(text_at(message, "role"))
+            yield from self._turn(turns.USER, self._words_of_tool(message), moment, at)
+            text, speaker = turns.text_in(message.get("content")), _ROLES.get(turns.text_at(message, "role"))
             if message.get("type") != _MESSAGE or speaker is None:
                 return
-            if goal := re.match(_GOAL, text) if speaker == USER else None:
-                yield from self._turn(USER, f"/goal {json.loads(goal[1], strict=False)}", moment, at)
+            if goal := re.match(_GOAL, text) if speaker == turns.USER else None:
+                yield from self._turn(turns.USER, f"/goal {json.loads(goal[1], strict=False)}", moment, at)
             elif not self._has_events and not text.startswith(_TOLD):
                 self._messages.append((speaker, text, moment, at))
 
     def _words_of_tool(self, item: Mapping[str, Any]) -> str:
         """Return what a person has answered to the model's questions, with these; "" for another item."""
-        kind, call = item.get("type"), text_at(item, "call_id")
+        kind, call = item.get("type"), turns.text_at(item, "call_id")
         if kind == _CALL and item.get("name") == _ASKS:
-            self._asked[call] = object_in(item.get("arguments")).get("questions")
+            self._asked[call] = turns.object_in(item.get("arguments")).get("questions")
         questions = self._asked.pop(call, None) if kind == _OUTPUT else None
-        answers = object_in(object_in(item.get("output")).get("answers"))
-        return join_answers(
-            (asked.get("question"), _texts_in(answers.get(text_at(asked, "id"))))
-            for asked in map(object_in, questions if isinstance(questions, list) else ())
+        answers = turns.object_in(turns.object_in(item.get("output")).get("answers"))
+        return turns.join_answers(
+            (asked.get("question"), _texts_in(answers.get(turns.text_at(asked, "id"))))
+            for asked in map(turns.object_in, questions if isinstance(questions, list) else ())
         )
 
-    def rest(self, *, has_ended: bool) -> Iterator[Spoken]:  # noqa: ARG002 - what has no event by now gets none
+    def rest(self, *, has_ended: bool) -> Iterator[turns.Spoken]:  # noqa: ARG002 - what has no event by now gets none
         """Yield what was said in a session without events."""
         for message in self._messages:
             yield from self._turn(*message)
 
-    def _turn(self, speaker: str, text: str, moment: str, at: int) -> Iterator[Spoken]:
-        turn = make_turn("-", speaker, text, moment)
+    def _turn(self, speaker: str, text: str, moment: str, at: int) -> Iterator[turns.Spoken]:
+        turn = turns.make_turn("-", speaker, text, moment)
         if turn is None:
             return
         session = self._origin if self._origin and self._is_history(moment) else self._session or moment
         key = f"{session}:{speaker}:{zlib.crc32(turn.text.encode()):08x}"
         self._said[key] += 1
-        typed = re.match(_IN_EDITOR, turn.text) if speaker == USER else None
+        typed = re.match(_IN_EDITOR, turn.text) if speaker == turns.USER else None
         position = None if moment else self._said.total() - 1
         text = typed[1].strip() if typed else turn.text
-        yield Spoken(turn._replace(key=f"{key}:{self._said[key]}", text=text, position=position), at)
+        yield turns.Spoken(turn._replace(key=f"{key}:{self._said[key]}", text=text, position=position), at)
 
     def _is_history(self, moment: str) -> bool:
         now = _seconds(moment)
@@ -208,7 +202,7 @@ class CodexLines(LineReader):
 
 def _texts_in(answer: object) -> list[str]:
     """Return what was chosen, and what was noted beside."""
-    given = object_in(answer).get("answers")
+    given = turns.object_in(answer).get("answers")
     several = given if isinstance(given, list) else []
     return [text.removeprefix(_NOTE) for text in several if isinstance(text, str)]
 

@@ -8,20 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    USER,
-    LineReader,
-    Spoken,
-    join_answers,
-    make_turn,
-    object_in,
-    spoken_text,
-    text_at,
-    text_in,
-)
+from engramq.deploy.local.hooks import turns
 
-_SPEAKERS: Final = {"user": USER, "gemini": ASSISTANT}
+_SPEAKERS: Final = {"user": turns.USER, "gemini": turns.ASSISTANT}
 SILENT: Final = ("info", "error", "warning", "about", "tool_group", "$set", "$rewindTo")
 KINDS: Final = frozenset({*_SPEAKERS, *SILENT})
 EVENT_NAMES: Final = {
@@ -40,10 +29,10 @@ _SHELL: Final = "I ran the following shell command:\n```sh\n"  # of a command be
 
 def kind_of(line: Mapping[str, Any]) -> str:
     """Return the kind of a line; one without a type is of the session."""
-    return text_at(line, "type") or "info"
+    return turns.text_at(line, "type") or "info"
 
 
-class GeminiLines(LineReader):
+class GeminiLines(turns.LineReader):
     """The state of reading a transcript's lines: how often which words were said.
 
     When a person refuses a tool, Gemini CLI 0.61 writes all that its model has in sight anew, with other ids and times:
@@ -55,26 +44,32 @@ class GeminiLines(LineReader):
         self._said = Counter[tuple[str, str]]()
         self._copied: Counter[tuple[str, str]] | None = None  # words of the copy that is being written
 
-    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[turns.Spoken]:
         """Yield the turns that a line makes certain."""
-        changes, speaker, identity = line.get("$set"), _SPEAKERS.get(text_at(line, "type")), text_at(line, "id")
+        changes, speaker, identity = (
+            line.get("$set"),
+            _SPEAKERS.get(turns.text_at(line, "type")),
+            turns.text_at(line, "id"),
+        )
         if isinstance(changes, dict) and "messages" in changes:
             self._copied = None
         if speaker is None:
             return
-        given = text_in(line.get("content"))
-        if speaker == USER and given.startswith(_OWN_CONTEXT):
+        given = turns.text_in(line.get("content"))
+        if speaker == turns.USER and given.startswith(_OWN_CONTEXT):
             self._copied = Counter()
-        if not given.startswith(_SHELL) and not self._is_copy(identity, speaker, spoken_text(given)):
+        if not given.startswith(_SHELL) and not self._is_copy(identity, speaker, turns.spoken_text(given)):
             # What the user typed, where that is not what the model was given: files that were named, what hooks told.
-            shown = text_in(line.get("displayContent")) or given
-            if turn := make_turn(identity, speaker, shown, line.get("timestamp")):
-                yield Spoken(turn, at)
+            shown = turns.text_in(line.get("displayContent")) or given
+            if turn := turns.make_turn(identity, speaker, shown, line.get("timestamp")):
+                yield turns.Spoken(turn, at)
         calls = line.get("toolCalls")
         for call in calls if isinstance(calls, list) else ():
             words = _words_to(call) if isinstance(call, dict) else ""
-            if words and (turn := make_turn(f"{identity}:{call.get('id')}", USER, words, call.get("timestamp"))):
-                yield Spoken(turn, at)
+            if words and (
+                turn := turns.make_turn(f"{identity}:{call.get('id')}", turns.USER, words, call.get("timestamp"))
+            ):
+                yield turns.Spoken(turn, at)
 
     def _is_copy(self, identity: str, speaker: str, text: str) -> bool:
         """Say whether a message is one of before, under another id."""
@@ -92,19 +87,21 @@ class GeminiLines(LineReader):
 
 def _words_to(call: Mapping[str, Any]) -> str:
     """Return what a person has said to a tool that asks; "" for another one."""
-    name, results = text_at(call, "name"), call.get("result")
+    name, results = turns.text_at(call, "name"), call.get("result")
     if name not in (_ASKS, _PLANS) or not isinstance(results, list):
         return ""
     output = "\n".join(_output(result) for result in results)
     if name == _PLANS:
         rejected = re.match(_REJECTED, output)
         return rejected[1] if rejected else ""
-    questions, answers = object_in(call.get("args")).get("questions"), object_in(output).get("answers")
+    questions, answers = turns.object_in(call.get("args")).get("questions"), turns.object_in(output).get("answers")
     if not isinstance(questions, list) or not isinstance(answers, dict):
         return ""
-    return join_answers((object_in(asked).get("question"), answers.get(str(at))) for at, asked in enumerate(questions))
+    return turns.join_answers(
+        (turns.object_in(asked).get("question"), answers.get(str(at))) for at, asked in enumerate(questions)
+    )
 
 
 def _output(result: object) -> str:
-    response = object_in(object_in(object_in(result).get("functionResponse")).get("response"))
-    return text_at(response, "output")
+    response = turns.object_in(turns.object_in(turns.object_in(result).get("functionResponse")).get("response"))
+    return turns.text_at(response, "output")

@@ -7,18 +7,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
+from engramq.deploy.local.hooks import turns
 from engramq.deploy.local.hooks.capture import TAG
 from engramq.deploy.local.hooks.connection import NEWER, HookConnection
-from engramq.deploy.local.hooks.turns import (
-    ARCHIVED,
-    CAPTURED,
-    RECALLED,
-    REJECTED,
-    UNTRUSTED,
-    VERIFIED,
-    harmless,
-    within,
-)
 from engramq.schemas.passages import Passages, words_of
 from engramq.schemas.pastes import both_ends, read_prompt
 
@@ -76,7 +67,7 @@ class MemoryBlock:
         self._mark = mark
         self._lines = [head]
         self._prompt = prompt
-        self._left = tokens - tokens_of(within(mark, head))
+        self._left = tokens - tokens_of(turns.within(mark, head))
         self.ids: list[str] = []
 
     @cached_property
@@ -90,10 +81,12 @@ class MemoryBlock:
             return
         if len(content) > _CONTENT_CHARS:
             content = Passages(content, self._asked).within(_CONTENT_CHARS)
-        text = harmless(content)
+        text = turns.harmless(content)
         line = f"- {_when(memory)}{memory.get(GROUNDED, '')}{_asked_by(memory)}{_who(memory)}{text}"
         reply = memory.get("followed_by")
-        answered = f"{line} -> {_who(reply)}{harmless(str(reply.get('passage')))}" if isinstance(reply, dict) else line
+        answered = (
+            f"{line} -> {_who(reply)}{turns.harmless(str(reply.get('passage')))}" if isinstance(reply, dict) else line
+        )
         for each in (answered, line):
             lines = [] if each in self._lines else [each]
             if (cost := sum(map(tokens_of, lines))) <= self._left:
@@ -104,7 +97,7 @@ class MemoryBlock:
 
     def text(self) -> str:
         """Return the block, nothing when no memory is in it."""
-        return within(self._mark, "\n".join(self._lines)) if self.ids else ""
+        return turns.within(self._mark, "\n".join(self._lines)) if self.ids else ""
 
 
 def tokens_of(text: str) -> int:
@@ -136,29 +129,29 @@ def recall(
     hits, wishes = _hits(memory, prompt, {}, with_newest, lost)
     mark([*wishes, *hits], folder, memory.project, memory.until)
     is_named = 0 < len(project) <= _PROJECT_CHARS and with_newest
-    named = _PROJECT.format(json.dumps(harmless(project), ensure_ascii=False)) if is_named else ""
+    named = _PROJECT.format(json.dumps(turns.harmless(project), ensure_ascii=False)) if is_named else ""
     tokens = min(tokens, MOST_TOKENS)
-    standing = MemoryBlock(RECALLED, _WISHES_HEAD, tokens // 2)
+    standing = MemoryBlock(turns.RECALLED, _WISHES_HEAD, tokens // 2)
     _fill(standing, (wish for wish in wishes if not _writer_of(wish)), shown)
     tokens -= tokens_of(standing.text()) if standing.ids else 0
-    others = MemoryBlock(RECALLED, _OTHERS_HEAD, tokens // 4)
+    others = MemoryBlock(turns.RECALLED, _OTHERS_HEAD, tokens // 4)
     _fill(others, (wish for wish in wishes if _writer_of(wish)), shown)
     tokens -= tokens_of(others.text()) if others.ids else 0
     blocks = []
     if captured:
-        block = MemoryBlock(CAPTURED, _CAPTURED_HEAD, tokens // 2, prompt)
-        kept_apart, _ = _hits(memory, prompt, {"partitions": [UNTRUSTED], "tags": [TAG]}, with_newest)
+        block = MemoryBlock(turns.CAPTURED, _CAPTURED_HEAD, tokens // 2, prompt)
+        kept_apart, _ = _hits(memory, prompt, {"partitions": [turns.UNTRUSTED], "tags": [TAG]}, with_newest)
         mark(kept_apart, folder, memory.project, memory.until)
         _fill(block, kept_apart, shown)
         blocks.append(block)
     # The trusted ones get the tokens that the captured ones leave.
     left = tokens - sum(tokens_of(each.text()) for each in blocks if each.ids)
     head = _head(prompt, with_newest, memory.project, is_lost=bool(lost))
-    block = MemoryBlock(RECALLED, head + named, left, prompt)
+    block = MemoryBlock(turns.RECALLED, head + named, left, prompt)
     _fill(block, hits, {*shown, *standing.ids, *others.ids})
     told = (standing, others, block, *blocks)
     texts = [text for each in told if (text := each.text())]
-    if named and not block.ids and tokens_of(alone := within(RECALLED, SOURCE + named)) <= left:
+    if named and not block.ids and tokens_of(alone := turns.within(turns.RECALLED, SOURCE + named)) <= left:
         texts.insert(0, alone)
     return "\n".join(texts), [known_as for each in told for known_as in each.ids]
 
@@ -216,7 +209,7 @@ def is_likely(hit: object) -> bool:
 
 def _holds(memory: Mapping[str, Any]) -> bool:
     """Say whether a memory that was read by its id would be found too."""
-    is_hidden = memory.get("state") == ARCHIVED or memory.get("verification") == REJECTED
+    is_hidden = memory.get("state") == turns.ARCHIVED or memory.get("verification") == turns.REJECTED
     return not is_hidden and not memory.get("superseded_by")
 
 
@@ -236,18 +229,18 @@ def _writer_of(wish: dict[str, Any]) -> str:
     In brief a memory names its writer only where that is not the caller.
     """
     writer = wish.get("by") or wish.get("created_by")
-    return writer if isinstance(writer, str) and wish.get("verification") not in VERIFIED else ""
+    return writer if isinstance(writer, str) and wish.get("verification") not in turns.VERIFIED else ""
 
 
 def _asked_by(memory: dict[str, Any]) -> str:
     """Return the writer of a wish before its text, where that is another than the user."""
     is_wish = memory.get(IS_WISH) or memory.get("standing")
-    return f"{harmless(writer)} asked: " if is_wish and (writer := _writer_of(memory)) else ""
+    return f"{turns.harmless(writer)} asked: " if is_wish and (writer := _writer_of(memory)) else ""
 
 
 def _who(memory: dict[str, Any]) -> str:
     speaker = memory.get("speaker")
-    return f"{harmless(speaker)} said: " if isinstance(speaker, str) else ""
+    return f"{turns.harmless(speaker)} said: " if isinstance(speaker, str) else ""
 
 
 def mark(hits: Sequence[dict[str, Any]], folder: str, project: str, until: float) -> None:
@@ -283,4 +276,4 @@ def _cited_place(citation: dict[str, Any], now: str) -> str:
         return f"memory {citation['memory_id']}"
     lines = f":{citation['lines']}" if citation.get("lines") else ""
     moved = f" (now {now})" if now else ""
-    return harmless(f"{citation['path']}{lines}{moved}")[:_PLACE_CHARS]
+    return turns.harmless(f"{citation['path']}{lines}{moved}")[:_PLACE_CHARS]

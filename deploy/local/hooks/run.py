@@ -15,19 +15,9 @@ from typing import Final, NoReturn
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError, Home, home_from
+from engramq.deploy.local.hooks import events
 from engramq.deploy.local.hooks.capture import capture, store
 from engramq.deploy.local.hooks.connection import Away, HookConnection
-from engramq.deploy.local.hooks.events import (
-    PRE_COMPACT,
-    PROMPT,
-    SESSION_END,
-    SESSION_START,
-    STOP,
-    BadEvent,
-    Event,
-    read_event,
-    receive,
-)
 from engramq.deploy.local.hooks.files import FILES, file_mark, recall_file
 from engramq.deploy.local.hooks.notes import SessionNotes, note_away, quiet_sessions, was_away
 from engramq.deploy.local.hooks.projects import project_of
@@ -44,8 +34,8 @@ BOUND_S: Final = 1.7
 # Tools wait for the memories of a file. After a wait of a moment that brought none, the next files do not wait.
 FILE_BOUND_S: Final = 1.2
 _MOMENT_S: Final = 0.3
-_RECALLING: Final = frozenset({SESSION_START, PROMPT})
-_CAPTURING: Final = frozenset({STOP, PRE_COMPACT, SESSION_END})
+_RECALLING: Final = frozenset({events.SESSION_START, events.PROMPT})
+_CAPTURING: Final = frozenset({events.STOP, events.PRE_COMPACT, events.SESSION_END})
 # Of other sessions, when the newest are told: what the client waits for is the recall.
 _CAUGHT_UP: Final = 3
 _CATCH_UP_S: Final = 0.5
@@ -58,7 +48,7 @@ def main(arguments: list[str]) -> NoReturn:
     signal.setitimer(signal.ITIMER_REAL, BOUND_S)
     try:
         _handle(arguments, dict(os.environ))
-    except (BadEvent, DeployError) as problem:
+    except (events.BadEvent, DeployError) as problem:
         _complain(problem)
     except (Away, OSError):
         pass  # the stack is away, or busy: what was not captured is captured with the next event
@@ -86,8 +76,8 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
     client = next((each for each in arguments if each in CLIENTS), "")
     if not client:
         *others, last = CLIENTS
-        raise BadEvent(f"name the client: {', '.join(others)} or {last}")
-    event = read_event(receive(STDIN), CLIENTS[client])
+        raise events.BadEvent(f"name the client: {', '.join(others)} or {last}")
+    event = events.read_event(events.receive(STDIN), CLIENTS[client])
     captures = NO_CAPTURE not in arguments
     handled = _RECALLING | _CAPTURING if captures else _RECALLING
     if event.in_subagent or not (event.name in handled or event.files or event.starts_anew):
@@ -98,9 +88,11 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
         _tell_files(home, client, event, environment, tokens)
         return
     notes = _noted(home, client, event, environment, tokens)
-    if event.name not in handled or (event.name == PROMPT and tokens == 0 and (event.transcript or not captures)):
+    if event.name not in handled or (
+        event.name == events.PROMPT and tokens == 0 and (event.transcript or not captures)
+    ):
         return  # nothing to tell and nothing to keep: a prompt waits for no answer
-    catches_up = captures and (event.name == SESSION_START or (event.name == PROMPT and notes.owes_start))
+    catches_up = captures and (event.name == events.SESSION_START or (event.name == events.PROMPT and notes.owes_start))
     # One that was set on purpose is the tools' own, too: no need to tell it.
     project = "" if environment.get(settings.PROJECT) else notes.project
     memory = HookConnection(home, client, notes.namespace, notes.project, until)
@@ -110,14 +102,14 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
         if captures and not event.transcript:
             _capture_event(memory, client, event)
         elif captures and event.name in _CAPTURING:
-            capture(memory, notes, has_ended=event.name == SESSION_END)
+            capture(memory, notes, has_ended=event.name == events.SESSION_END)
         if catches_up:
             _catch_up(home, event)
     finally:
         memory.close()
 
 
-def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> SessionNotes:
+def _noted(home: Home, client: str, event: events.Event, environment: Mapping[str, str], tokens: int) -> SessionNotes:
     """Return the notes of the event's session. Facts for a later hook are kept at once, as the stack may be away.
 
     That is where there is something to capture, and that a session's start has still to be shown.
@@ -128,14 +120,14 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
     notes.enter(environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE)
     named = environment.get(settings.PROJECT) or _project_of(home, notes.namespace, event.folder)
     notes.project = named or notes.project
-    is_start = event.name == SESSION_START or event.starts_anew
+    is_start = event.name == events.SESSION_START or event.starts_anew
     notes.owes_start = tokens > 0 and (owed or is_start)
     if event.starts_anew:
         notes.start_anew(compacted=event.was_compacted)
     is_behind = event.name in _CAPTURING and bool(event.transcript)
     if is_behind:
         notes.transcript = event.transcript
-        notes.has_spoken |= event.name == STOP
+        notes.has_spoken |= event.name == events.STOP
     changed = is_behind and (notes.transcript, notes.namespace, notes.project, notes.has_spoken) != known
     if (changed or is_start or notes.owes_start != owed) and home.path.is_dir():
         # A full disk keeps neither recall nor capture: what is sent anew with every event then is kept once.
@@ -157,7 +149,7 @@ def _project_of(home: Home, namespace: str, folder: str) -> str:
 
 
 def _recall(
-    memory: HookConnection, notes: SessionNotes, event: Event, tokens: int, *, captured: bool, project: str
+    memory: HookConnection, notes: SessionNotes, event: events.Event, tokens: int, *, captured: bool, project: str
 ) -> None:
     """Tell what is known of the prompt, and what the session's start owes."""
     owed = notes.owes_start
@@ -177,7 +169,7 @@ def _recall(
         notes.write()
 
 
-def _tell(event: Event, text: str) -> None:
+def _tell(event: events.Event, text: str) -> None:
     """Print what the model is to know, if anything. Clients read one object, so nothing else is ever written there."""
     if text:
         output = {"hookSpecificOutput": {"hookEventName": event.told_as, "additionalContext": text}}
@@ -185,7 +177,7 @@ def _tell(event: Event, text: str) -> None:
         sys.stdout.flush()
 
 
-def _tell_files(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> None:
+def _tell_files(home: Home, client: str, event: events.Event, environment: Mapping[str, str], tokens: int) -> None:
     """Show the memories about files that a tool reads or changes: once a file, until they leave the model's sight."""
     if tokens == 0 or was_away(home):
         return
@@ -220,15 +212,15 @@ def _tell_files(home: Home, client: str, event: Event, environment: Mapping[str,
         notes.write()
 
 
-def _capture_event(memory: HookConnection, client: str, event: Event) -> None:
+def _capture_event(memory: HookConnection, client: str, event: events.Event) -> None:
     """Capture what the event itself says, where the client keeps no transcript that can be read, as Codex may.
 
     One that gives turns no names (Gemini CLI) says at the end of a turn what began it.
     """
     spoken: dict[str, str] = {}
-    if event.name == STOP:
+    if event.name == events.STOP:
         spoken = {ASSISTANT: event.last_words} if event.turn else {USER: event.prompt, ASSISTANT: event.last_words}
-    elif event.name == PROMPT and event.turn:
+    elif event.name == events.PROMPT and event.turn:
         spoken = {USER: event.prompt}
     key = event.turn or event.moment
     turns = [
@@ -240,7 +232,7 @@ def _capture_event(memory: HookConnection, client: str, event: Event) -> None:
         store(memory, known, client, event.session)
 
 
-def _catch_up(home: Home, event: Event) -> None:
+def _catch_up(home: Home, event: events.Event) -> None:
     """Capture what is left of sessions that ended while the stack was away.
 
     Those of which nothing more can be had, as after a line that was never ended, are not counted: there may be many.
@@ -262,5 +254,5 @@ def _tokens(environment: Mapping[str, str]) -> int:
     text = environment.get(settings.HOOK_TOKENS) or str(settings.DEFAULT_HOOK_TOKENS)
     most = settings.MOST_HOOK_TOKENS
     if not text.isascii() or not text.isdigit() or int(text) > most:
-        raise BadEvent(f"{settings.HOOK_TOKENS}={text!r} is no number of tokens from 0 to {most}")
+        raise events.BadEvent(f"{settings.HOOK_TOKENS}={text!r} is no number of tokens from 0 to {most}")
     return int(text)

@@ -13,21 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final, Protocol
 
-from engramq.deploy.local.hooks import claude_code, codex, gemini
-from engramq.deploy.local.hooks.turns import (
-    SUBAGENT,
-    ClientFormat,
-    SessionFacts,
-    Spoken,
-    text_at,
-)
+from engramq.deploy.local.hooks import claude_code, codex, gemini, turns
 
 
 def _marks(kinds: tuple[str, ...]) -> tuple[bytes, ...]:
     return tuple(f'"{kind}"'.encode() for kind in kinds)
 
 
-CLAUDE_CODE: Final = ClientFormat(
+CLAUDE_CODE: Final = turns.ClientFormat(
     "claude-code",
     claude_code.ClaudeCodeLines,
     spoken=(b'"user', b'"assistant', b"<command-args>", *_marks((claude_code.QUEUE, claude_code.QUEUED))),
@@ -44,7 +37,7 @@ CLAUDE_CODE: Final = ClientFormat(
     file_tools={**dict.fromkeys(("Read", "Edit", "MultiEdit", "Write"), "file_path"), "NotebookEdit": "notebook_path"},
 )
 
-CODEX: Final = ClientFormat(
+CODEX: Final = turns.ClientFormat(
     "codex",
     codex.CodexLines,
     spoken=codex.SPOKEN,
@@ -66,13 +59,13 @@ def _is_gemini_line(line: Mapping[str, Any]) -> bool:
     return "projectHash" in line or "$set" in line or (isinstance(line.get("type"), str) and "timestamp" in line)
 
 
-def _gemini_facts(line: Mapping[str, Any]) -> SessionFacts:
+def _gemini_facts(line: Mapping[str, Any]) -> turns.SessionFacts:
     if "projectHash" not in line:
-        return SessionFacts()
-    return SessionFacts(text_at(line, "sessionId"), "", line.get("kind") == SUBAGENT)
+        return turns.SessionFacts()
+    return turns.SessionFacts(turns.text_at(line, "sessionId"), "", line.get("kind") == turns.SUBAGENT)
 
 
-GEMINI: Final = ClientFormat(
+GEMINI: Final = turns.ClientFormat(
     "gemini",
     gemini.GeminiLines,
     spoken=(b'"user', b'"gemini"', b'"messages"'),
@@ -156,7 +149,7 @@ def parsed(line: bytes) -> Mapping[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def known_kinds(client: ClientFormat) -> int:
+def known_kinds(client: turns.ClientFormat) -> int:
     """Return a number that stands for the kinds of lines that this version knows."""
     return zlib.crc32(" ".join(sorted(client.kinds)).encode())
 
@@ -167,7 +160,7 @@ class Transcript:
     `unknown` counts lines by their kind that this version does not know; the first stands at `unknown_at`.
     """
 
-    def __init__(self, client: ClientFormat) -> None:
+    def __init__(self, client: turns.ClientFormat) -> None:
         self._client = client
         self._lines = client.reader()
         self._read = 0
@@ -181,7 +174,7 @@ class Transcript:
             return parsed(line)
         return {} if any(word in line for word in self._client.silent) else parsed(line)
 
-    def read(self, content: Mapping[str, Any], at: int, *, counts: bool = True) -> Iterator[Spoken]:
+    def read(self, content: Mapping[str, Any], at: int, *, counts: bool = True) -> Iterator[turns.Spoken]:
         """Yield the turns that a line makes certain; if it `counts`, count its kind where that is not known."""
         kind = self._client.kind_of(content) if content and counts else ""
         if kind and kind not in self._client.kinds:
@@ -191,7 +184,7 @@ class Transcript:
             self.unknown[kind if re.fullmatch(r"[\w$.:-]{1,60}", kind) and len(self.unknown) < _NAMES else "?"] += 1
         yield from self._lines.read(content, at)
 
-    def rest(self, *, has_ended: bool) -> Iterator[Spoken]:
+    def rest(self, *, has_ended: bool) -> Iterator[turns.Spoken]:
         """Yield the turns that only the end of the lines makes certain."""
         yield from self._lines.rest(has_ended=has_ended)
 

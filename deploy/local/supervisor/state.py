@@ -10,20 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engramq.deploy.local import ownership
 from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.embedded.servers import SERVER_SIGNALS
 from engramq.deploy.local.home import DeployError, Home, exists, replace_whole
-from engramq.deploy.local.ownership import (
-    SUPERVISOR,
-    dead_ups,
-    lock_home,
-    read_ownership,
-    read_recorded,
-    remove_leftover,
-    state_text,
-    who_holds,
-)
 from engramq.deploy.local.stack_hold import connect, raise_refusal, request
 
 logger = logging.getLogger(__name__)
@@ -60,11 +51,11 @@ class StateFile:
     def clear(self) -> None:
         """Nothing runs any more."""
         self._processes.clear()
-        remove_leftover(self._home.state)
+        ownership.remove_leftover(self._home.state)
 
     def _write(self) -> None:
         try:
-            replace_whole(self._home.state, state_text(self._home, self._processes))
+            replace_whole(self._home.state, ownership.state_text(self._home, self._processes))
         except OSError as error:
             # A full disk must not take the stack down; on Linux the kernel ends our children with us all the same.
             logger.warning("State file not written", extra={"path": str(self._home.state), "error": str(error)})
@@ -79,12 +70,12 @@ def end_predecessor(home: Home, signals: Mapping[str, Sequence[tuple[int, float]
     Returns:
         the names of those that were still alive.
     """
-    recorded, copied_from = read_recorded(home)
+    recorded, copied_from = ownership.read_recorded(home)
     if copied_from:
         logger.warning("State file of another home", extra={"path": str(home.state), "of": copied_from})
     orphans = {name: who for name, who in recorded.items() if who.pid != os.getpid() and process.is_alive(who)}
     process.end_all({who: signals.get(name, _SIGNALS) for name, who in orphans.items()})
-    remove_leftover(home.state)
+    ownership.remove_leftover(home.state)
     return list(orphans)
 
 
@@ -107,7 +98,7 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
     if not exists(home.path):
         return Shutdown(was_running=False)
     home.refuse_others()  # the files there name processes to be ended
-    owned = read_ownership(home)
+    owned = ownership.read_ownership(home)
     copied_from = owned.copied_from
     answered = _ask_to_stop(home, stop_bound_s, answer_bound_s)
     was_there = answered is not None
@@ -116,7 +107,7 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
         if not _can_be_locked(home):
             return Shutdown(was_there, copied_from)
         try:
-            lock = lock_home(home, "engramq down")
+            lock = ownership.lock_home(home, "engramq down")
             break
         except DeployError as error:
             if error.code != "home_in_use":
@@ -172,11 +163,11 @@ def _end_ups(home: Home, bound_s: float) -> bool:
 
     Those that had a hold know that the stack was stopped, and end by themselves.
     """
-    process.wait_until(lambda: not read_ownership(home).ups, _LEAVE_S)
-    ups = read_ownership(home).ups
+    process.wait_until(lambda: not ownership.read_ownership(home).ups, _LEAVE_S)
+    ups = ownership.read_ownership(home).ups
     process.end_all({owner.process: ((signal.SIGTERM, bound_s), (signal.SIGKILL, bound_s)) for owner in ups.values()})
-    for path in (*ups, *dead_ups(home)):
-        remove_leftover(path)
+    for path in (*ups, *ownership.dead_ups(home)):
+        ownership.remove_leftover(path)
     if ups:
         # A supervisor that one of them has just started gives up meanwhile.
         time.sleep(LOCK_BOUND_S)
@@ -185,10 +176,12 @@ def _end_ups(home: Home, bound_s: float) -> bool:
 
 def _end_holder(home: Home, bound_s: float) -> None:
     """End the supervisor that holds the lock and does not stop. Raises DeployError when it is none, or stays."""
-    holder = read_ownership(home).holder
-    if holder is not None and (holder.role != SUPERVISOR or not holder.is_of(home)):
+    holder = ownership.read_ownership(home).holder
+    if holder is not None and (holder.role != ownership.SUPERVISOR or not holder.is_of(home)):
         raise DeployError(
-            "home_in_use", f"{home.path} is in use by {who_holds(home)}, which is no stack of it.", "Wait for its end."
+            "home_in_use",
+            f"{home.path} is in use by {ownership.who_holds(home)}, which is no stack of it.",
+            "Wait for its end.",
         )
     if holder is None or not process.end(holder.process, ((signal.SIGTERM, bound_s), (signal.SIGKILL, 5.0))):
         pid = f" (pid {holder.process.pid})" if holder is not None else ""
