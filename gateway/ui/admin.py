@@ -7,7 +7,7 @@ from typing import Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.bulk_actions import Question, Verdicts, group_entries, take_back
+from engramq.gateway.ui.bulk_actions import BulkQuestion, Verdicts, group_entries, take_back
 from engramq.gateway.ui.memory import SEEN, explain_conflict, require_look, undo_among
 from engramq.gateway.ui.request import PageCallRefused, PageRequest, unless_refused
 from engramq.schemas import limits
@@ -25,7 +25,7 @@ async def take_back_many(page: PageRequest) -> Response:
     return await show_audit(page, await take_back(page, page.request.path_params["together"]))
 
 
-async def show_audit(page: PageRequest, decided: Verdicts | Question | None = None) -> Response:
+async def show_audit(page: PageRequest, decided: Verdicts | BulkQuestion | None = None) -> Response:
     """Show the entries that pass the filters in the address."""
     filters = {name: page.query(name) for name in AUDIT_FILTERS}
     found = page.ask("audit", limit=AUDIT_ROWS, cursor=page.query("cursor"), **filters)

@@ -93,7 +93,7 @@ _UNDOING: Final = {
 }
 
 
-class Row(NamedTuple):
+class ChosenMemory(NamedTuple):
     """A memory as a form names it: its id, the digest where all of it was shown, its verification then."""
 
     id: str
@@ -107,7 +107,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BulkQuestion:
     """An action on many that waits for a yes: the form's values of the memories, and how many of them each project has.
 
     `left`: how many stand in the list no longer, and are left alone.
@@ -139,7 +139,7 @@ class Verdicts:
 
 async def decide(
     page: PageRequest, actions: Mapping[str, BulkAction], listed: Iterable[Body], *, may_cut: bool = False
-) -> Verdicts | Question:
+) -> Verdicts | BulkQuestion:
     """Carry out the form's action on each memory that it means, and tell what came of each.
 
     More than one is asked about first. `listed`: what the list of the form holds by now. `may_cut`: the page cuts long
@@ -154,21 +154,21 @@ async def decide(
     values = list(dict.fromkeys(given))  # what is named twice is changed once
     if not values:
         raise invalid(_CHOSEN, "No memory is selected: nothing was done.", "Select some, or choose all that are shown.")
-    rows = [Row.of(value) for value in values]
+    rows = [ChosenMemory.of(value) for value in values]
     if wanted not in CHANGES and not may_cut:
         for row in rows:
             require_look(row.seen)
     known = {memory["id"]: memory for memory in listed}
     if page.entry(SURE) not in (wanted, TOGETHER) and len(rows) > 1:
         still = [value for value, row in zip(values, rows, strict=True) if row.id in known]
-        projects = Counter(known[Row.of(value).id].get("project") for value in still)
-        return Question(wanted, still, projects.most_common(), tags, len(rows) - len(still))
+        projects = Counter(known[ChosenMemory.of(value).id].get("project") for value in still)
+        return BulkQuestion(wanted, still, projects.most_common(), tags, len(rows) - len(still))
     together = replace(page, together=uuid7() if len(rows) > 1 else "")
     return await _carry_out(together, actions[wanted], Verdicts(wanted, untried=len(rows), tags=tags), rows, known)
 
 
 async def _carry_out(
-    page: PageRequest, action: BulkAction, verdicts: Verdicts, rows: Iterable[Row], known: Mapping[str, Body]
+    page: PageRequest, action: BulkAction, verdicts: Verdicts, rows: Iterable[ChosenMemory], known: Mapping[str, Body]
 ) -> Verdicts:
     for row in rows:
         verdicts.untried -= 1
@@ -199,7 +199,7 @@ def _comes_back(verdicts: Verdicts, before: Body | None) -> bool:
     return set(map(tag_key, given)).isdisjoint(map(tag_key, had))
 
 
-async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, row: Row) -> bool:
+async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, row: ChosenMemory) -> bool:
     """Act on one memory and note what came of it; false where the rest would get the same refusal."""
     try:
         reply = await action(page, row.id, row.seen)
@@ -214,7 +214,7 @@ async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, r
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EntryGroup:
     """The entries of one action on many, the newest first; `can_end`: some of them can be taken back."""
 
     id: str
@@ -231,16 +231,16 @@ class Group:
         return any(_way_back(entry) is not None for entry in self.entries)
 
 
-def group_entries(entries: Iterable[Body]) -> list[Body | Group]:
+def group_entries(entries: Iterable[Body]) -> list[Body | EntryGroup]:
     """Return entries of the audit log with those of one action on many as one."""
-    grouped: list[Body | Group] = []
+    grouped: list[Body | EntryGroup] = []
     for entry in entries:
         together = (entry["new"] or {}).get(AUDITED_TOGETHER)
         last = grouped[-1] if grouped else None
-        if isinstance(last, Group) and last.id == together:
+        if isinstance(last, EntryGroup) and last.id == together:
             last.entries.append(entry)
         else:
-            grouped.append(Group(together, [entry]) if together else entry)
+            grouped.append(EntryGroup(together, [entry]) if together else entry)
     return grouped
 
 
@@ -261,7 +261,7 @@ def _way_back(entry: Body) -> tuple[str, dict[str, Any]] | None:
     return ("update_memory", {**memory, **changed}) if changed else None
 
 
-async def take_back(page: PageRequest, together: str) -> Verdicts | Question:
+async def take_back(page: PageRequest, together: str) -> Verdicts | BulkQuestion:
     """Take an action on many back that the audit log has; asks first, with the memories that are still as it left them.
 
     Raises EngramqError where the log has nothing of it that can be taken back.
@@ -283,7 +283,7 @@ async def take_back(page: PageRequest, together: str) -> Verdicts | Question:
             still[target].append(way)
     if page.entry(SURE) != TAKE_BACK:
         projects = Counter((memories[target] or {}).get("project") for target in still)
-        return Question(TAKE_BACK, list(still), projects.most_common(), "", len(memories) - len(still))
+        return BulkQuestion(TAKE_BACK, list(still), projects.most_common(), "", len(memories) - len(still))
     verdicts = Verdicts(TAKE_BACK, untried=len(still))
     acting = replace(page, together=uuid7())
     for target, ways in still.items():
@@ -292,7 +292,7 @@ async def take_back(page: PageRequest, together: str) -> Verdicts | Question:
         async def act(page: PageRequest, _id: str, _seen: str, ways: list[tuple[str, Body]] = ways) -> Body:
             return [await page.ask(tool, **given) for tool, given in ways][-1]
 
-        if not await _is_tried(acting, act, verdicts, Row(target)):
+        if not await _is_tried(acting, act, verdicts, ChosenMemory(target)):
             break
     return verdicts
 

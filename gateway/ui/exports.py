@@ -42,7 +42,7 @@ _NO_FILE_NAME: Final = re.compile(r"[^\w.-]", re.ASCII)
 _UNBUFFERED: Final = {"x-accel-buffering": "no"}  # else a proxy may take all of it before the browser has any
 
 
-class _Taken(io.BytesIO):
+class _Outgoing(io.BytesIO):
     """Gives what was written since it last did; nobody who writes can go back, so an archive does without."""
 
     def tell(self) -> int:
@@ -69,7 +69,7 @@ class _Written:
     """The file of an export so far; the form of another program is written as the lines come."""
 
     def __init__(self, page: PageRequest, name: ExportFormat) -> None:
-        self._taken = _Taken()
+        self._taken = _Outgoing()
         files = None if name is ExportFormat.ENGRAMQ else page.site.files
         self._form = None if files is None else files.form_into(name, self._taken)
         self._rest: Iterator[None] = iter(())

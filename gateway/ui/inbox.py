@@ -48,7 +48,7 @@ async def show_inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Re
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class TurnGroup:
     """The memories that are decided together: a turn with its answers, in the order of speech, or one memory alone.
 
     `chatter`: courtesies after them, which are shown in one line and never judged.
@@ -69,24 +69,24 @@ class Exchange:
         return all(each["verification"] not in _UNDECIDED for each in self.memories)
 
 
-def group_turns(newest_first: list[Body]) -> list[Exchange]:
+def group_turns(newest_first: list[Body]) -> list[TurnGroup]:
     """Return memories in groups, the newest first: each turn of a person with the answers that follow in its session.
 
     Courtesies join the group before them; where there is none on the page, nobody has anything to decide.
     """
-    groups: list[Exchange] = []
-    last: dict[str, Exchange] = {}
+    groups: list[TurnGroup] = []
+    last: dict[str, TurnGroup] = {}
     for memory in reversed(newest_first):
         thread, speaker = memory.get("thread"), memory.get("speaker")
         if memory.get("source_type") != CONVERSATION or not thread or speaker not in (USER, ASSISTANT):
-            groups.append(Exchange([memory]))
+            groups.append(TurnGroup([memory]))
         elif is_chatter(memory["content"]):
             if thread in last:
                 last[thread].chatter.append(memory)
         elif speaker == ASSISTANT and thread in last:
             last[thread].memories.append(memory)
         else:
-            last[thread] = Exchange([memory])
+            last[thread] = TurnGroup([memory])
             groups.append(last[thread])
     return groups[::-1]
 

@@ -47,7 +47,7 @@ def is_for_people(text: str) -> bool:
     return says and _WORDS.search(text) is not None and _CODE.search(text) is None
 
 
-class Texts:
+class TemplateTexts:
     """Finds the texts in the pieces of a template, which may begin and end within a tag."""
 
     def __init__(self, messages: Mapping[str, str]) -> None:
@@ -113,7 +113,7 @@ class Messages(Extension):
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         """Yield the tokens of a template with its texts in another language."""
-        texts = Texts(self.table)
+        texts = TemplateTexts(self.table)
         for token in stream:
             if token.type == "data":
                 yield Token(token.lineno, token.type, texts.translate(token.value))

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
-from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Question, Verdicts, decide
+from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, BulkQuestion, Verdicts, decide
 from engramq.gateway.ui.request import PageRequest, unless_refused
 from engramq.schemas import limits
 from engramq.schemas.contents import split_by_relevance
@@ -187,11 +187,11 @@ async def change_many(page: PageRequest) -> Response:
     """Archive or tag the memories that are selected, or all that were shown, and tell what came of each."""
     found = await _read(page, MemoryFilters.of(page))
     decided = await decide(page, {**PUBLISHING, **CHANGES}, found[0]["memories"], may_cut=True)
-    return await show_memories(page, decided, found if isinstance(decided, Question) else None)
+    return await show_memories(page, decided, found if isinstance(decided, BulkQuestion) else None)
 
 
 async def show_memories(
-    page: PageRequest, decided: Verdicts | Question | None = None, found: tuple[Body, int, int] | None = None
+    page: PageRequest, decided: Verdicts | BulkQuestion | None = None, found: tuple[Body, int, int] | None = None
 ) -> Response:
     """Show what a search found, else the newest memories that pass the filters, unless these are `found` already."""
     filters = MemoryFilters.of(page)

@@ -12,7 +12,7 @@ from jinja2 import Environment
 from engramq.deploy.exporting import Omission
 from engramq.gateway.ui.bulk_actions import RESULTS
 from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
-from engramq.gateway.ui.languages import Texts, choose_language, is_for_people, read_messages
+from engramq.gateway.ui.languages import TemplateTexts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
 from engramq.gateway.ui.reasons import REASONS, say_reason
 from engramq.gateway.ui.start import STATUS_TEXTS
@@ -93,7 +93,7 @@ def texts() -> set[str]:
     found |= {str(word) for words in shown for word in words}
     environment = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=True)
     for file in (HERE / "templates").glob("*.html"):
-        pieces = Texts({})
+        pieces = TemplateTexts({})
         for token in environment._tokenize(file.read_text(), file.name):
             if token.type == "data":
                 pieces.translate(token.value)
@@ -211,11 +211,11 @@ def test_the_choice_counts_then_the_browser_then_english(wanted: str, accepted: 
     ],
 )
 def test_texts_are_said_and_markup_stays(piece: str, said: str) -> None:
-    assert Texts({"Done": "Getan"}).translate(piece) == said
+    assert TemplateTexts({"Done": "Getan"}).translate(piece) == said
 
 
 def test_a_piece_may_begin_and_end_within_a_tag() -> None:
-    pieces = Texts({"Done": "Getan"})
+    pieces = TemplateTexts({"Done": "Getan"})
     assert [pieces.translate(piece) for piece in ('<a href="', '" title="Done', '">Done</a>')] == [
         '<a href="',
         '" title="Getan',
