@@ -10,7 +10,7 @@ import msgspec
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.operating import Target, operating
 from engramq.deploy.cli.options import WHOLE_REPLY, end_time, identifier, limit_option
-from engramq.deploy.cli.output import json_line, print_list, printable
+from engramq.deploy.cli.output import join_parts, json_line, print_list, printable
 from engramq.gateway.operator import checked_command
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import ExitCode, count_of
@@ -90,7 +90,7 @@ def _entries(place: Target, listing: ListAudit, limit: int) -> list[AuditEntry]:
 
 def _format_entry(entry: AuditEntry) -> str:
     """Return an entry on one line. Callers' own words are quoted: they may hold line ends and control characters."""
-    parts = [
+    return join_parts(
         entry.at,
         f"{entry.action:<12}",
         f"{entry.target_id or '-':<36}",
@@ -99,8 +99,7 @@ def _format_entry(entry: AuditEntry) -> str:
         "" if entry.reason is None else f"because {_quote(entry.reason)}",
         "" if entry.command_id is None else f"command {entry.command_id}",
         f"entry {entry.id}",
-    ]
-    return "  ".join(part for part in parts if part)
+    )
 
 
 def _change(old: dict[str, Any], new: dict[str, Any]) -> str:

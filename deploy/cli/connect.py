@@ -7,7 +7,7 @@ import click
 
 from engramq.deploy.connect.catalogue import CLIENTS, Client, UserPlaces, how_started
 from engramq.deploy.connect.configuration import connect, disconnect, entry_in, file_of, snippet
-from engramq.deploy.connect.files import Unchangeable
+from engramq.deploy.connect.files import Rewrite, Unchangeable
 from engramq.schemas.command_line import CommandFailed
 
 
@@ -47,8 +47,13 @@ def command(*, client: str | None, show: bool, remove: bool, project: bool, list
     else:
         done = connect(path, chosen, entry)
         _tell(chosen, "is in", done.changed, path, "is already in")
-        if done.backup is not None:
-            click.echo(f"The file before is kept in {done.backup}")
+        tell_backup(done)
+
+
+def tell_backup(done: Rewrite) -> None:
+    """Say where the former file is kept, if there was one."""
+    if done.backup is not None:
+        click.echo(f"The file before is kept in {done.backup}")
 
 
 def _tell(client: Client, is_now: str, changed: bool, path: Path, was: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import limit_option
-from engramq.deploy.cli.output import json_line, print_list
+from engramq.deploy.cli.output import join_parts, json_line, print_list
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
@@ -120,7 +120,7 @@ def _content(letter: DeadLetter) -> dict[str, Any]:
 
 def _line(letter: DeadLetter) -> str:
     fields = _fields(letter)
-    parts = [
+    return join_parts(
         ascii(letter.id).strip("'"),
         fields["died_at"],
         f"{letter.mailbox}: {fields['command'] or 'unreadable'}",
@@ -128,8 +128,7 @@ def _line(letter: DeadLetter) -> str:
         letter.error,
         "" if fields["namespace"] is None else f"by {fields['principal']!a} in {fields['namespace']!a}",
         ascii(letter.message)[1:-1],
-    ]
-    return "  ".join(part for part in parts if part)
+    )
 
 
 def _time(seconds: float) -> str:

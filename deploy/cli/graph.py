@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.operating import operating
-from engramq.deploy.cli.output import json_line, print_list, printable
+from engramq.deploy.cli.output import join_parts, json_line, print_list, printable
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import ExitCode, count_of
 from engramq.schemas.commands import DeletedList, GraphRestored, ListDeleted, RestoreGraph
@@ -87,8 +87,7 @@ def _why_not(left: NotRestored) -> str:
 
 
 def _line(deletion: GraphDeletion) -> str:
-    reason = [] if deletion.reason is None else [f"because {printable(deletion.reason)}"]
+    reason = "" if deletion.reason is None else f"because {printable(deletion.reason)}"
     by, what = f"by {printable(deletion.deleted_by)}", printable(deletion.what)
-    return "  ".join(
-        [f"{deletion.audit_id:>6}", deletion.deleted_at, by, what, *reason, f"until {deletion.restore_until}"]
-    )
+    until = f"until {deletion.restore_until}"
+    return join_parts(f"{deletion.audit_id:>6}", deletion.deleted_at, by, what, reason, until)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import click
 
-from engramq.deploy.cli.connect import surroundings
+from engramq.deploy.cli.connect import surroundings, tell_backup
 from engramq.deploy.connect.catalogue import how_started
 from engramq.deploy.connect.configuration import file_of
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
@@ -54,8 +54,7 @@ def install_command(
         return
     done = install(path, chosen, how_started(), events, options)
     click.echo(f"The hooks are {f'in {path}. Restart {chosen.title}.' if done.changed else f'already in {path}'}")
-    if done.backup is not None:
-        click.echo(f"The file before is kept in {done.backup}")
+    tell_backup(done)
     for line in _consequences(chosen, recalls=not no_recall, captures=not no_capture, recalls_captured=recall_captured):
         click.echo(line)
 

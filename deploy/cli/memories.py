@@ -37,8 +37,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     id, time, marks, content and relevance.
     """
     asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, "min_relevance": 0}
-    with open_client(namespace) as gateway:
-        return _find(gateway, "search_memories", asked | common.arguments(filters), output.draw_hits, as_json=as_json)
+    return _find(namespace, "search_memories", asked | common.arguments(filters), output.draw_hits, as_json=as_json)
 
 
 @click.command("survey")
@@ -88,8 +87,7 @@ def list_memories(limit: int, namespace: str | None, *, as_json: bool, **filters
     Memories that wait for review: --partition untrusted --verification unverified.
     """
     asked = {"limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
-    with open_client(namespace) as gateway:
-        return _find(gateway, "list_recent_memories", asked, output.draw_page, as_json=as_json)
+    return _find(namespace, "list_recent_memories", asked, output.draw_page, as_json=as_json)
 
 
 @click.command("recent")
@@ -102,8 +100,7 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
     """
     asked = {"limit": count, "max_chars": common.WHOLE_REPLY, "partitions": list(Partition)}
     asked |= common.arguments(filters)
-    with open_client(namespace) as gateway:
-        return _find(gateway, "list_recent_memories", asked, output.draw_list, as_json=as_json)
+    return _find(namespace, "list_recent_memories", asked, output.draw_list, as_json=as_json)
 
 
 @click.command("standing")
@@ -112,23 +109,23 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
 def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters: Any) -> ExitCode:
     """List standing wishes ("always", "from now on"), newest first."""
     asked = {"include_untrusted": untrusted, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
-    with open_client(namespace) as gateway:
-        return _find(gateway, "list_standing", asked, output.draw_list, as_json=as_json)
+    return _find(namespace, "list_standing", asked, output.draw_list, as_json=as_json)
 
 
 def _find(
-    gateway: ToolClient, tool: str, arguments: Mapping[str, Any], draw: Callable[[output.Reply], None], *, as_json: bool
+    namespace: str | None, tool: str, asked: Mapping[str, Any], draw: Callable[[output.Reply], None], *, as_json: bool
 ) -> ExitCode:
     """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
 
     Where nothing was found it says what was looked at.
     """
-    reply = gateway.call(tool, arguments)
-    code = output.tell(reply, draw, as_json=as_json)
-    if not reply.get("memories", True):
-        project = arguments["project"] if "project" in arguments else _own_project(gateway)
-        click.echo(_nothing_found(arguments, project), err=True)
-    return code
+    with open_client(namespace) as gateway:
+        reply = gateway.call(tool, asked)
+        code = output.tell(reply, draw, as_json=as_json)
+        if not reply.get("memories", True):
+            project = asked["project"] if "project" in asked else _own_project(gateway)
+            click.echo(_nothing_found(asked, project), err=True)
+        return code
 
 
 def _nothing_found(arguments: Mapping[str, Any], project: str | None) -> str:

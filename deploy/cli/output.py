@@ -82,6 +82,11 @@ def quoted(text: str) -> str:
     return text if text.isprintable() and text.strip() == text and '"' not in text else ascii(text)
 
 
+def join_parts(*parts: str) -> str:
+    """Return the parts of a line that say anything."""
+    return "  ".join(filter(None, parts))
+
+
 def json_line(value: Any, **first: Any) -> str:
     """Return a dictionary, a dataclass or a Struct as JSON on one line, behind the fields of `first`."""
     if isinstance(value, msgspec.Struct):

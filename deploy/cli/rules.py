@@ -5,6 +5,7 @@ from typing import Final
 
 import click
 
+from engramq.deploy.cli.connect import tell_backup
 from engramq.deploy.connect.files import Unchangeable, require_inside, rewrite
 
 BEGIN: Final = "<!-- engramq: begin -->"
@@ -41,8 +42,7 @@ def command(*, file: Path | None, remove: bool) -> None:
         click.echo(f"{file} {'has no rules of engramq' if remove else 'has the rules already'}")
         return
     click.echo(f"The rules are {'out of' if remove else 'in'} {file}")
-    if done.backup is not None:
-        click.echo(f"The file before is kept in {done.backup}")
+    tell_backup(done)
 
 
 def add_rules(text: str) -> str:

@@ -8,7 +8,7 @@ import click
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import expiry, identifier, scopes
-from engramq.deploy.cli.output import json_line, print_list, quoted
+from engramq.deploy.cli.output import join_parts, json_line, print_list, quoted
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed
@@ -98,7 +98,7 @@ def revoke(token_id: UUID, *, as_json: bool) -> None:
 
 
 def _format_token(token: Token) -> str:
-    parts = [
+    return join_parts(
         str(token.id),
         f"{quoted(token.principal)} in {quoted(token.namespace)}",
         ",".join(token.scopes) + (" untrusted" if token.untrusted else ""),
@@ -106,8 +106,7 @@ def _format_token(token: Token) -> str:
         "" if token.visibility is None else f"stores {token.visibility}",
         _validity(token),
         "" if token.label is None else f"label {quoted(token.label)}",
-    ]
-    return "  ".join(part for part in parts if part)
+    )
 
 
 def _validity(token: Token) -> str:

@@ -6,7 +6,7 @@ import click
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import identifier
-from engramq.deploy.cli.output import json_line, print_list
+from engramq.deploy.cli.output import join_parts, json_line, print_list
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import CommandFailed, count_of
 from engramq.schemas.ids import format_time
@@ -119,15 +119,14 @@ def _unknown(webhook_id: UUID, namespace: str) -> CommandFailed:
 
 
 def _line(webhook: Webhook) -> str:
-    parts = [
+    return join_parts(
         str(webhook.id),
         webhook.url,
         ",".join(webhook.events),
         "with content" if webhook.with_content else "",
         f"{webhook.waiting} waiting" if webhook.waiting else "",
         f"{webhook.dead} dead" if webhook.dead else "",
-    ]
-    return "  ".join(part for part in parts if part)
+    )
 
 
 def _dead_line(message: DeadMessage) -> str:

@@ -14,7 +14,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cryptography.exceptions import InvalidTag
@@ -25,7 +25,7 @@ from starlette.responses import Response
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
-from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
+from engramq.gateway.identity.local_peer import CONNECTION, Account, LocalConnection
 from engramq.gateway.limits import AttemptLimit, FailureLimit
 from engramq.gateway.router import PAGE_PATH
 from engramq.schemas.connection import CLIENT_ERRORS, run
@@ -129,18 +129,11 @@ class Visitor:
         return _derived(self.cookie, "form").hex()
 
 
-class KnowsOwner(Protocol):
-    """Tells the caller of a request by the account whose process sent it."""
-
-    def owner_of(self, request: Request) -> Caller | None:
-        """Return the caller, None where the account is another's or cannot be known."""
-
-
 class SignIn:
     """Finds out who is at the page, lets people in by their token, and lets them go."""
 
     def __init__(
-        self, signed_in: SignedIn, authenticator: Authenticator, owner: KnowsOwner | None, *, public_url: str = ""
+        self, signed_in: SignedIn, authenticator: Authenticator, owner: Account | None, *, public_url: str = ""
     ) -> None:
         """`owner`: None where a token is always needed."""
         self._signed_in = signed_in
