@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -51,9 +50,7 @@ class Memory(Calls, SyncClient):
         """Return the client, which is closed at the end of the block."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the client."""
         self.close()
 
@@ -93,8 +90,6 @@ class AsyncMemory(Calls, AsyncClient):
         """Return the client, which is closed at the end of the block."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the client."""
         await self.aclose()

@@ -9,20 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    SUBAGENT,
-    SUMMARY,
-    USER,
-    LineReader,
-    SessionFacts,
-    Spoken,
-    Turn,
-    make_turn,
-    member,
-    text_at,
-    text_in,
-)
+from engramq.deploy.local.hooks import turns
 
 # Patterns are not compiled here: that takes a millisecond, and most events need none of them.
 # Kinds of lines that hold no turn, of 2.1.332.
@@ -38,8 +25,8 @@ SILENT: Final = (
 )  # fmt: skip
 QUEUE: Final = "queue-operation"
 QUEUED: Final = "queued_command"
-KINDS: Final = frozenset({USER, ASSISTANT, QUEUE, QUEUED, *SILENT})
-_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+KINDS: Final = frozenset({turns.USER, turns.ASSISTANT, QUEUE, QUEUED, *SILENT})
+_SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
 _NOT_SPOKEN: Final = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 # A line that another program has put in says so: a plugin, another agent, a task that has ended.
 _OF_PEOPLE: Final = (None, "human", "voice-call")
@@ -71,8 +58,8 @@ _QUEUED_AT_MOST: Final = 64
 
 def kind_of(line: Mapping[str, Any]) -> str:
     """Return the kind of a line; an attachment with words in it is one by its own name."""
-    inner = member(line, "attachment")
-    return text_at(inner if "prompt" in inner else line, "type")
+    inner = turns.member(line, "attachment")
+    return turns.text_at(inner if "prompt" in inner else line, "type")
 
 
 def is_ours(line: Mapping[str, Any]) -> bool:
@@ -80,17 +67,19 @@ def is_ours(line: Mapping[str, Any]) -> bool:
     return isinstance(line.get("type"), str) and ("sessionId" in line or "leafUuid" in line)
 
 
-def facts_of(line: Mapping[str, Any]) -> SessionFacts:
+def facts_of(line: Mapping[str, Any]) -> turns.SessionFacts:
     """Return what a line says of its session."""
-    return SessionFacts(text_at(line, "sessionId"), text_at(line, "cwd"))
+    return turns.SessionFacts(turns.text_at(line, "sessionId"), turns.text_at(line, "cwd"))
 
 
 def unspoken(line: Mapping[str, Any]) -> str:
     """Return whose a line is that only looks like a turn."""
     if line.get("isSidechain"):
-        return SUBAGENT
-    is_summary = text_in(member(line, "message").get("content")).startswith(_GOES_ON)  # older versions do not mark it
-    return SUMMARY if line.get("isCompactSummary") or is_summary else ""
+        return turns.SUBAGENT
+    is_summary = turns.text_in(turns.member(line, "message").get("content")).startswith(
+        _GOES_ON
+    )  # older versions do not mark it
+    return turns.SUMMARY if line.get("isCompactSummary") or is_summary else ""
 
 
 class _Queued(NamedTuple):
@@ -98,10 +87,10 @@ class _Queued(NamedTuple):
     key: str
     moment: object
     at: int
-    turns: int  # that were said before
+    said: int  # turns before it
 
 
-class ClaudeCodeLines(LineReader):
+class ClaudeCodeLines(turns.LineReader):
     """The state of reading a transcript's lines: the tools that were called, and the words that wait in the queue.
 
     Words that are queued come again, once the model gets them: as a line that removes them, as an attachment, as both,
@@ -121,13 +110,13 @@ class ClaudeCodeLines(LineReader):
         """Where the first line stands whose words wait."""
         return min((queued.at for queued in (*self._absorbed, *self._next, *self._waiting)), default=None)
 
-    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[turns.Spoken]:
         """Yield the turns that a line makes certain."""
-        kind, attachment = line.get("type"), member(line, "attachment")
+        kind, attachment = line.get("type"), turns.member(line, "attachment")
         turn = None
         if (
             any(line.get(name) for name in _NOT_SPOKEN)
-            or member(line, "origin").get("kind") not in _OF_PEOPLE
+            or turns.member(line, "origin").get("kind") not in _OF_PEOPLE
             or unspoken(line)
         ):
             return
@@ -139,23 +128,23 @@ class ClaudeCodeLines(LineReader):
             turn = _local_command(line)
         elif isinstance(kind, str) and isinstance(message := line.get("message"), dict):
             turn = self._message(line, _SPEAKERS.get(kind), message.get("content"))
-            if turn is not None and turn.speaker == USER:
+            if turn is not None and turn.speaker == turns.USER:
                 yield from self._without_attachment()
         if turn is not None:
             self._turns += 1
-            yield Spoken(turn, at)
+            yield turns.Spoken(turn, at)
         yield from self._given_up()
 
-    def _given_up(self) -> Iterator[Spoken]:
+    def _given_up(self) -> Iterator[turns.Spoken]:
         """Yield words that have waited for too long: somebody typed them, whatever became of them."""
         waiting = self._waiting
-        while waiting and (len(waiting) > _QUEUED_AT_MOST or self._turns - waiting[0].turns > _QUEUED_AT_MOST):
+        while waiting and (len(waiting) > _QUEUED_AT_MOST or self._turns - waiting[0].said > _QUEUED_AT_MOST):
             self._absorbed.append(waiting.pop(0))
         del self._next[:-_QUEUED_AT_MOST]
         if len(self._absorbed) > _QUEUED_AT_MOST:
             yield from self._without_attachment()
 
-    def rest(self, *, has_ended: bool) -> Iterator[Spoken]:
+    def rest(self, *, has_ended: bool) -> Iterator[turns.Spoken]:
         """Yield the words that left the queue last, and where a session has ended those that wait: somebody typed them.
 
         Once a turn has ended, nothing more is attached to it.
@@ -163,17 +152,21 @@ class ClaudeCodeLines(LineReader):
         self._absorbed += self._waiting if has_ended else ()
         yield from self._without_attachment()
 
-    def _without_attachment(self) -> Iterator[Spoken]:
+    def _without_attachment(self) -> Iterator[turns.Spoken]:
         for queued in self._absorbed:
-            turn = make_turn(queued.key, USER, _command_in(queued.text), queued.moment)
+            turn = turns.make_turn(queued.key, turns.USER, _command_in(queued.text), queued.moment)
             if turn is not None:
-                yield Spoken(turn, queued.at)
+                yield turns.Spoken(turn, queued.at)
         self._absorbed.clear()
 
     def _move(self, line: Mapping[str, Any], at: int) -> None:
         """Follow what the queue does with words."""
-        operation, text, moment = line.get("operation"), text_in(line.get("content")).strip(), line.get("timestamp")
-        queued = _Queued(text, f"{text_at(line, 'sessionId')}:queued:{moment}", moment, at, self._turns)
+        operation, text, moment = (
+            line.get("operation"),
+            turns.text_in(line.get("content")).strip(),
+            line.get("timestamp"),
+        )
+        queued = _Queued(text, f"{turns.text_at(line, 'sessionId')}:queued:{moment}", moment, at, self._turns)
         if operation == "enqueue" and text:
             self._waiting.append(queued)
         elif operation == "dequeue":
@@ -197,48 +190,52 @@ class ClaudeCodeLines(LineReader):
                 return several.pop(number)
         return None
 
-    def _attach(self, line: Mapping[str, Any], attachment: Mapping[str, Any]) -> Turn | None:
+    def _attach(self, line: Mapping[str, Any], attachment: Mapping[str, Any]) -> turns.Turn | None:
         if (
             attachment.get("commandMode", "prompt") != "prompt"
-            or member(attachment, "origin").get("kind") not in _OF_PEOPLE
+            or turns.member(attachment, "origin").get("kind") not in _OF_PEOPLE
         ):
             return None
-        text = text_in(attachment.get("prompt")).strip()
+        text = turns.text_in(attachment.get("prompt")).strip()
         is_absorbed = bool(text) and self._take(text, self._absorbed) is not None
         if not is_absorbed and any(queued.text == text for queued in self._waiting):
             self._attached[text] += 1
-        return make_turn(_key_of(line), USER, _command_in(text), line.get("timestamp"))
+        return turns.make_turn(_key_of(line), turns.USER, _command_in(text), line.get("timestamp"))
 
-    def _message(self, line: Mapping[str, Any], speaker: str | None, content: object) -> Turn | None:
-        texts = [text_in(content)]
+    def _message(self, line: Mapping[str, Any], speaker: str | None, content: object) -> turns.Turn | None:
+        texts = [turns.text_in(content)]
         for block in content if isinstance(content, list) else ():
             if not isinstance(block, dict):
                 continue
             if block.get("type") == "tool_use":
-                self._tools[str(block.get("id"))] = text_at(block, "name")
-            elif block.get("type") == "tool_result" and speaker == USER:
+                self._tools[str(block.get("id"))] = turns.text_at(block, "name")
+            elif block.get("type") == "tool_result" and speaker == turns.USER:
                 texts += _words_to_tool(self._tools.pop(str(block.get("tool_use_id")), ""), block, line)
         text = "\n\n".join(text for text in texts if text)
-        if text_at(line["message"], "model") == _SYNTHETIC:
+        if turns.text_at(line["message"], "model") == _SYNTHETIC:
             return None
-        if speaker != USER:
-            return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
+        if speaker != turns.USER:
+            return turns.make_turn(_key_of(line), speaker, text, line.get("timestamp"))
         text = _command_in(text)
         # Which words leave the queue first, it does not say; several may become one prompt.
         typed = text.strip()
         if typed and self._next and not (self._take(typed, self._next) or self._take(typed, self._waiting)):
             self._next.clear()
-        return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
+        return turns.make_turn(_key_of(line), speaker, text, line.get("timestamp"))
 
 
 def _key_of(line: Mapping[str, Any]) -> object:
     """Return a line's id: of one that a fork has copied, the id of the first."""
-    return member(line, "forkedFrom").get("messageUuid") or line.get("uuid")
+    return turns.member(line, "forkedFrom").get("messageUuid") or line.get("uuid")
 
 
-def _local_command(line: Mapping[str, Any]) -> Turn | None:
-    text = text_in(line.get("content"))
-    return make_turn(_key_of(line), USER, _command_in(text), line.get("timestamp")) if _is_command(text) else None
+def _local_command(line: Mapping[str, Any]) -> turns.Turn | None:
+    text = turns.text_in(line.get("content"))
+    return (
+        turns.make_turn(_key_of(line), turns.USER, _command_in(text), line.get("timestamp"))
+        if _is_command(text)
+        else None
+    )
 
 
 def _is_command(text: str) -> bool:
@@ -268,7 +265,7 @@ def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]
         if tool in (_ASKS, "") and isinstance(tool_result.get("questions"), list):
             yield from _answers(tool_result)
         return
-    said = re.match(_WORDS, text_in(result.get("content"))) if result.get("is_error") is True else None
+    said = re.match(_WORDS, turns.text_in(result.get("content"))) if result.get("is_error") is True else None
     if said and (not tool.startswith(_OF_SERVERS) or said[0].startswith(_REFUSED)):
         words = said[1].partition(_NOTE)[0]
         yield _read_clarification(words) if words.startswith(_CLARIFIED) else words
@@ -292,10 +289,10 @@ def _read_clarification(words: str) -> str:
 
 def _answers(tool_result: Mapping[str, Any]) -> Iterator[str]:
     """Yield each question that has an answer, with it and what was noted beside."""
-    answers, notes = member(tool_result, "answers"), member(tool_result, "annotations")
+    answers, notes = turns.member(tool_result, "answers"), turns.member(tool_result, "annotations")
     for question, answer in answers.items():
         several = answer if isinstance(answer, list) else [answer]
         given = ", ".join(text for text in several if isinstance(text, str) and text.strip())
-        words = [given, text_at(member(notes, question), "notes")]
+        words = [given, turns.text_at(turns.member(notes, question), "notes")]
         if any(words):
             yield "\n".join([str(question), *filter(None, words)])
