@@ -90,13 +90,13 @@ def release(hold: StackHold) -> None:
     say("Stopping ...")
     try:
         hold.channel.send({"op": "release"})
-        answer = hold.receive(STOP_BOUND_S)
+        answer = hold.channel.receive(STOP_BOUND_S)
         while answer is not None and "stopping" not in answer:
-            answer = hold.receive(STOP_BOUND_S)
+            answer = hold.channel.receive(STOP_BOUND_S)
         if answer is not None and not answer["stopping"]:
             say("Other clients still use this stack: it stays until the last has left (engramq down stops it).")
             return
-        while hold.receive(STOP_BOUND_S) is not None:
+        while hold.channel.receive(STOP_BOUND_S) is not None:
             pass
         say("Stopped.")
     except (OSError, Left):
@@ -111,7 +111,7 @@ def _was_lost(hold: StackHold) -> bool:
     stopping = False
     while True:
         try:
-            event = hold.receive(3600.0)
+            event = hold.channel.receive(3600.0)
         except TimeoutError:
             continue
         if event is None:

@@ -45,14 +45,6 @@ class StackHold:
             self.other_values = f"the running stack has other values of {names}; engramq down lets them change."
         self.addresses = {name: value for name, value in answer.items() if isinstance(value, str)}
 
-    def fileno(self) -> int:
-        """For select: readable when there is an event, or the supervisor has gone."""
-        return self.channel.fileno()
-
-    def receive(self, bound_s: float) -> dict[str, object] | None:
-        """The next event, or None when the supervisor has gone. Raises TimeoutError when there is none in time."""
-        return self.channel.receive(bound_s)
-
     def close(self) -> None:
         """Give it back; the stack stops after lingering if it was the last."""
         self.channel.close()

@@ -88,7 +88,7 @@ class Relay:
         connection = self._gateway
         readers: list[int] = [STDIN] if self._wants_requests() else []
         writers: list[int] = [STDOUT] if self._to_client else []
-        gateway, hold = (connection.fileno(), connection.hold.fileno()) if connection is not None else (-1, -1)
+        gateway, hold = (connection.fileno(), connection.hold.channel.fileno()) if connection is not None else (-1, -1)
         if connection is not None:
             readers += [] if self._is_stopping else [hold]
             readers += [gateway] if len(self._to_client) < BUFFER_BOUND else []
@@ -164,7 +164,7 @@ class Relay:
 
     def _read_hold(self) -> None:
         assert self._gateway is not None
-        event = self._gateway.hold.receive(1.0)
+        event = self._gateway.hold.channel.receive(1.0)
         if event is None:
             self._lose("engramq's supervisor was interrupted.")
         elif event.get("event") == "stopping":

@@ -38,20 +38,9 @@ FACETS: Final = 12  # words of one kind, those with most memories
 LOOKS: Final = 30  # that a page of contradictions takes by itself until it shows one
 LOOK_DIGITS: Final = 3  # of such a number that are read
 _STALE: Final = frozenset({CitationState.CHANGED, CitationState.GONE})
-_TEXTS: Final = (
-    "q",
-    "tags",
-    "project",
-    "source_type",
-    "created_by",
-    "thread",
-    "since",
-    "until",
-    "stored_since",
-    "stored_until",
-    "as_of",
-    "external_id",
-)
+# What both a search and a list take as it stands in the form, and what lists alone take.
+_SHARED: Final = ("thread", "since", "until", "stored_since", "stored_until", "as_of")
+_OF_LISTS: Final = ("source_type", "created_by", "external_id", "evidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +77,8 @@ class MemoryFilters:
             "evidence": tuple(EvidenceFilter),
         }
         chosen = {name: given for name, known in words.items() if (given := page.query(name)) in known}
-        texts = {name: page.query(name) for name in _TEXTS}
-        superseded = page.query("superseded") == "1"
-        return cls(superseded=superseded, **texts, **chosen)
+        texts = {name: page.query(name) for name in cls.__slots__ if name not in (*words, "superseded")}
+        return cls(superseded=page.query("superseded") == "1", **texts, **chosen)
 
     @property
     def partitions(self) -> list[str]:
@@ -109,12 +97,7 @@ class MemoryFilters:
             "tags": [tag.strip() for tag in self.tags.split(",") if tag.strip()],
             "project": self.project or EVERY_PROJECT,
             "project_only": bool(self.project) or None,
-            "thread": self.thread,
-            "since": self.since,
-            "until": self.until,
-            "stored_since": self.stored_since,
-            "stored_until": self.stored_until,
-            "as_of": self.as_of,
+            **{name: getattr(self, name) for name in _SHARED},
             "include_superseded": self.superseded or None,
         }
 
@@ -124,10 +107,7 @@ class MemoryFilters:
         return {
             "states": [self.state] if self.state else None,
             "verifications": [self.verification] if self.verification else None,
-            "source_type": self.source_type,
-            "created_by": self.created_by,
-            "external_id": self.external_id,
-            "evidence": self.evidence,
+            **{name: getattr(self, name) for name in _OF_LISTS},
             **self.common,
         }
 

@@ -70,6 +70,8 @@ class Redis:
         self._log_began: int | None = None  # bytes of its log before it was last started
         self._was_ready = False  # since then
         self._set_aside = ""
+        self._log = home.logs / "redis.log"
+        self._configuration = home.redis / "redis.conf"
 
     @property
     def url(self) -> str:
@@ -200,14 +202,6 @@ class Redis:
             connection.connect(str(self.socket))
             with connection.makefile("rwb") as stream:
                 yield stream
-
-    @property
-    def _log(self) -> Path:
-        return self.home.logs / "redis.log"
-
-    @property
-    def _configuration(self) -> Path:
-        return self.home.redis / "redis.conf"
 
 
 def find_binary(environment: Mapping[str, str]) -> str:
