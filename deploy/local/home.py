@@ -89,13 +89,17 @@ class Home:
     def _ensure(self) -> None:
         make_folder(self.path)
         self.refuse_others()
+        self.refuse_unfinished()
+        self.make_again()
+
+    def refuse_unfinished(self) -> None:
+        """Raise DeployError where a backup was restored in part."""
         if os.path.lexists(self.restoring):
             raise DeployError(
                 "restore_unfinished",
                 f"A backup is being restored into {self.path}, or that was broken off.",
                 f"Wait for it, or run engramq restore again; to do without the backup, remove {self.restoring}.",
             )
-        self.make_again()
 
     def make_again(self) -> None:
         """Make the folders in it that somebody has removed. Raises DeployError as `ensure` does."""

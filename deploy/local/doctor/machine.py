@@ -51,11 +51,9 @@ def home_check(home: Home) -> Check:
         if not exists(home.path):
             return passed(CheckName.HOME)
         home.refuse_others()
+        home.refuse_unfinished()
     except DeployError as problem:
         return failed(CheckName.HOME, problem.message, problem.recovery)
-    if os.path.lexists(home.restoring):
-        mend = f"Wait for it, or run engramq restore again; to do without the backup, remove {home.restoring}."
-        return failed(CheckName.HOME, f"A backup is being restored into {home.path}, or that was broken off.", mend)
     unwritable = next((each for each in (home.path, home.logs, home.redis) if _is_closed(each)), None)
     if unwritable is not None and os.statvfs(home.path).f_flag & os.ST_RDONLY:
         mend = "See why (dmesg: a disk that fails is often made so), then mount it for writing again."
