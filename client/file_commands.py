@@ -190,23 +190,19 @@ class MemoryFiles:
     def _all_replaced(self, versions: Sequence[File], by: Memory) -> Conversation[bool]:
         """Hide versions behind a later one, the newest last; False when that one cannot be. Raises _SeenByOthers."""
         replaced = False
-        for version in versions:
-            replaced = yield from self._replaced(version, by)
+        for file in versions:
+            try:
+                self._receipt((yield calls.supersede(file.memory_id, by.id)))
+                replaced = True
+            except Refused as refused:
+                if refused.code == "forbidden":  # one of the two is private
+                    reason = f"the readers of {file.path} changed meanwhile"
+                    self._receipt((yield calls.forget(by.id, erase=True, reason=reason)))
+                    raise _SeenByOthers from None
+                if refused.code not in _STAYS:
+                    raise
+                replaced = False
         return replaced
-
-    def _replaced(self, file: File, by: Memory) -> Conversation[bool]:
-        """Hide a version behind a later one; False when that cannot be. Raises _SeenByOthers."""
-        try:
-            self._receipt((yield calls.supersede(file.memory_id, by.id)))
-        except Refused as refused:
-            if refused.code == "forbidden":  # one of the two is private
-                reason = f"the readers of {file.path} changed meanwhile"
-                self._receipt((yield calls.forget(by.id, erase=True, reason=reason)))
-                raise _SeenByOthers from None
-            if refused.code not in _STAYS:
-                raise
-            return False
-        return True
 
     def _versions(self, path: str, **options: Any) -> Conversation[list[File]]:
         """Return the versions of a file that count, the newest last.
