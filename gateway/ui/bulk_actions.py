@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.editing import NEW_TAGS, tags_in
+from engramq.gateway.ui.editing import NEW_TAGS, load_memory, tags_in
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.memory import RETAGGING, SURE, accept, is_rejected_since, require_look, vouch
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
@@ -277,7 +277,7 @@ async def take_back(page: PageRequest, together: str) -> Verdicts | BulkQuestion
     for entry, way in found:
         target = entry["target_id"]
         if target not in memories:
-            memories[target] = await page.memory(target)
+            memories[target] = await load_memory(page, target)
         memory = memories[target]
         if memory is not None and _stands(entry, memory):
             still[target].append(way)

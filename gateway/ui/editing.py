@@ -62,9 +62,20 @@ def tags_in(text: str) -> list[str]:
     return [tag.strip() for tag in text.split(",") if tag.strip()]
 
 
+async def read_memory(page: PageRequest, memory_id: str, as_of: str = "") -> Body:
+    """Return a memory with its links, whatever its partition."""
+    return await page.ask("get_memory", memory_id=memory_id, include_untrusted=True, as_of=as_of)
+
+
+async def load_memory(page: PageRequest, memory_id: str) -> Body | None:
+    """Return a memory alone, None where there is none."""
+    found: Body | None = (await read_memory(page, memory_id))["memory"]
+    return found
+
+
 async def edit(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Correct what is said about a memory, as the form says it; raises EngramqError when that is what stands there."""
-    memory = await page.memory(memory_id)
+    memory = await load_memory(page, memory_id)
     if memory is None:
         return {"status": "not_found"}
     changes = changes_of(page, memory)
@@ -146,12 +157,12 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
 
     If two people reword the text that both have seen, the second is refused, and nothing of theirs is left.
     """
-    memory = await page.memory(memory_id)
+    memory = await load_memory(page, memory_id)
     if memory is None:
         return {"status": "not_found"}
     content, once = page.entry("content").replace("\r\n", "\n"), page.entry(ONCE)
     if memory.get("digest") != seen or memory["superseded_by"]:
-        after = await page.memory(memory["superseded_by"]) if memory["superseded_by"] else None
+        after = await load_memory(page, memory["superseded_by"]) if memory["superseded_by"] else None
         if after is not None and after["content"] == content:  # the form was sent twice
             return {"status": "superseded", "new": after}
         raise PageCallRefused.of(refuse(FaultCode.CONFLICT, "The memory has changed since it was shown."))
@@ -188,9 +199,9 @@ async def _give_place(page: PageRequest, memory_id: str, new_id: str, late: Sequ
     except PageCallRefused as refused:
         if refused.status >= 500 and refused.body["code"] not in NOT_APPLIED:  # it may have been done
             raise
-        now = await page.memory(memory_id)
+        now = await load_memory(page, memory_id)
         if now is not None and now["superseded_by"] in late:
-            return {"status": "superseded", "new": await page.memory(new_id)}
+            return {"status": "superseded", "new": await load_memory(page, new_id)}
         await page.ask("forget_memory", memory_id=new_id, reason="it could not supersede what it should")
         raise WordsTakenBack(refused.body) from refused
 

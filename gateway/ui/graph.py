@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, Response
 
+from engramq.gateway.ui.editing import read_memory
 from engramq.gateway.ui.request import PageRequest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import Direction, Partition
@@ -74,7 +75,7 @@ async def _load_around(page: PageRequest) -> dict[str, Any] | None:
 
 async def around_memory(page: PageRequest, memory_id: str) -> dict[str, Any]:
     """Return a memory with the memories that are linked to it."""
-    found = await page.read(memory_id)
+    found = await read_memory(page, memory_id)
     memory = found["memory"]
     if memory is None:
         return {"missing": "There is no memory of this id.", "suggestions": []}

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.bulk_actions import CHANGES, VERDICTS, decide
+from engramq.gateway.ui.editing import load_memory
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.memories import MemoryFilters, list_memories
 from engramq.gateway.ui.memory import Undo, carry_out, explain_conflict, outcome_of, verify_again
@@ -115,7 +116,7 @@ async def decide_memory(page: PageRequest) -> Response:
             if refusal
             else page.go("/ui/inbox", done=outcome_of(reply))
         )
-    memory = await page.memory(memory_id)
+    memory = await load_memory(page, memory_id)
     if memory is None:
         return page.missing("memory")
     said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(outcome_of(reply), "")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
-from engramq.gateway.ui.editing import KEPT_TAGS, edit, entries_of, read_entries, reword, words_of
+from engramq.gateway.ui import editing
 from engramq.gateway.ui.html import PAGES
 from engramq.gateway.ui.request import PageCallRefused, PageRequest, unless_refused
 from engramq.schemas.commands.changes import ADDED_TAGS, REMOVED_TAGS, TIMES, read_retagging
@@ -64,7 +64,7 @@ async def vouch(page: PageRequest, memory_id: str, seen: str, verification: str)
 async def accept(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Move a memory to trusted, as it was seen; what nobody has vouched for yet is verified by that."""
     require_look(seen)
-    memory = await page.memory(memory_id)
+    memory = await editing.load_memory(page, memory_id)
     if memory is not None and memory["verification"] in _WITHOUT_A_LOOK:
         await vouch(page, memory_id, seen, Verification.VERIFIED)
     return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=seen)
@@ -80,7 +80,7 @@ async def is_rejected_since(page: PageRequest, memory_id: str, shown_as: str) ->
     """Say whether somebody has rejected a memory that was shown as undecided: the digest does not cover verdicts."""
     if shown_as != Verification.UNVERIFIED:
         return False
-    memory = await page.memory(memory_id)
+    memory = await editing.load_memory(page, memory_id)
     return memory is not None and memory.get("verification") == Verification.REJECTED
 
 
@@ -117,7 +117,7 @@ async def restore(page: PageRequest, memory_id: str) -> Body:
     """Bring it back from the archive, or from being superseded; new words of it that the form names are archived."""
     new_id = page.entry(NEW_WORDS)
     if new_id:
-        new = await page.memory(new_id)
+        new = await editing.load_memory(page, new_id)
         if new is None or new["supersedes"] != memory_id or _is_hidden(new):
             raise _changed_since()
     reply = await page.ask("restore_memory", memory_id=memory_id, reason=page.entry(REASON))
@@ -143,7 +143,7 @@ async def _as_left(page: PageRequest, memory_id: str) -> str:
     """Return the digest of a memory whose values are those that the form says an update left, refuse any other."""
     left = {name: page.form[f"{LEFT}{name}"][0] for name in SET_BACK if f"{LEFT}{name}" in page.form}
     require_look("".join(left))
-    memory = await page.memory(memory_id)
+    memory = await editing.load_memory(page, memory_id)
     if memory is None:
         return ""  # the update says that it is gone
     if any(_text_of(memory.get(name)) != value for name, value in left.items()):
@@ -159,13 +159,13 @@ def _text_of(value: Any) -> str:
 async def correct(page: PageRequest, memory_id: str) -> Body:
     """Write what the form says about it, if it is as it was seen."""
     require_look(page.entry(SEEN))
-    return await edit(page, memory_id, page.entry(SEEN))
+    return await editing.edit(page, memory_id, page.entry(SEEN))
 
 
 async def write_anew(page: PageRequest, memory_id: str) -> Body:
     """Put the words of the form in the place of its words, if it is as it was seen."""
     require_look(page.entry(SEEN))
-    return await reword(page, memory_id, page.entry(SEEN))
+    return await editing.reword(page, memory_id, page.entry(SEEN))
 
 
 async def end_wish(page: PageRequest, memory_id: str) -> Body:
@@ -299,7 +299,7 @@ AUDIT_ROWS: Final = 50
 
 async def show_content(page: PageRequest) -> Response:
     """Show the words of a memory alone, for the row of a list in which they are cut."""
-    memory = await page.memory(page.request.path_params["memory_id"])
+    memory = await editing.load_memory(page, page.request.path_params["memory_id"])
     return page.missing("memory") if memory is None else page.render("content.html", memory=memory)
 
 
@@ -364,19 +364,19 @@ def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[s
 
     A field that somebody has changed meanwhile shows its present value.
     """
-    said, kept, changed = entries_of(memory), memory["tags"], (refusal or {}).get("changed", [])
+    said, kept, changed = editing.entries_of(memory), memory["tags"], (refusal or {}).get("changed", [])
     if refusal is not None and page.request.path_params.get("action") == EDIT:
         said |= {name: page.entry(name) for name in said if name in page.form and name not in changed}
-        kept = kept if "tags" in changed else page.form.get(KEPT_TAGS, [])
-    return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector), **words_of(page, memory, refusal)}
+        kept = kept if "tags" in changed else page.form.get(editing.KEPT_TAGS, [])
+    return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector), **editing.words_of(page, memory, refusal)}
 
 
 def _as_sent(page: PageRequest, refused: PageCallRefused) -> dict[str, Any]:
     """Return what the form of a correction shows by what it sent alone, for when the memory may not be read either."""
-    kept = page.form.get(KEPT_TAGS, [])
+    kept = page.form.get(editing.KEPT_TAGS, [])
     memory = {"id": page.request.path_params["memory_id"], "digest": page.entry(SEEN), "tags": kept}
-    said = {"entries_said": read_entries(page), "kept_tags": kept, "sectors": list(Sector)}
-    return {"memory": memory, **said, **_list_before(page), **words_of(page, {"content": ""}, refused.body)}
+    said = {"entries_said": editing.read_entries(page), "kept_tags": kept, "sectors": list(Sector)}
+    return {"memory": memory, **said, **_list_before(page), **editing.words_of(page, {"content": ""}, refused.body)}
 
 
 async def change_memory(page: PageRequest) -> Response:
@@ -410,8 +410,8 @@ async def carry_out(page: PageRequest) -> Body | Response:
 
 async def _read_as_of(page: PageRequest, memory_id: str, as_of: str) -> tuple[Body, Body | None]:
     """Return a memory as `read` does, of now where the time is refused, and that refusal."""
-    found, refusal = await unless_refused(page.read(memory_id, as_of), {})
-    return found or await page.read(memory_id), refusal
+    found, refusal = await unless_refused(editing.read_memory(page, memory_id, as_of), {})
+    return found or await editing.read_memory(page, memory_id), refusal
 
 
 async def _versions(page: PageRequest, memory: dict[str, Any]) -> list[dict[str, Any]]:
@@ -425,7 +425,7 @@ async def _chain(page: PageRequest, memory: dict[str, Any], leads_to: str) -> li
     next_id, seen = memory[leads_to], {memory["id"]}
     while next_id and next_id not in seen and len(found) < VERSIONS:
         seen.add(next_id)
-        one = await page.memory(next_id)
+        one = await editing.load_memory(page, next_id)
         if one is None:
             break
         found.append(one)

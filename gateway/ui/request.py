@@ -186,15 +186,6 @@ class PageRequest:
             raise PageCallRefused(reply.body)
         return reply.body
 
-    async def read(self, memory_id: str, as_of: str = "") -> Body:
-        """Return a memory with its links, whatever its partition."""
-        return await self.ask("get_memory", memory_id=memory_id, include_untrusted=True, as_of=as_of)
-
-    async def memory(self, memory_id: str) -> Body | None:
-        """Return a memory alone, None where there is none."""
-        found: Body | None = (await self.read(memory_id))["memory"]
-        return found
-
     def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a template as a response; `done` in the address says what the form before has done."""
         shown = {"page": self, "done": DONE.get(self.query("done"), ""), **values}
