@@ -3,9 +3,9 @@
 A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each with a
 comment that says what it is for, and the SQL. `{memory_columns}` includes one. `{each detail: $name = %($name)s}`
 stands for that part once for each column of a list, with commas between: columns come by name and type from the Structs
-that declare them, so that no query lists the fields of a memory by hand. `{dimensions}` is filled in by `sized_sql`,
-since a vector's length is part of its type and of its index. Parameters are written `%(name)s`, and a percent sign
-twice.
+that declare them, so that no query lists the fields of a memory by hand. `{dimensions}` and `{model}` are filled in by
+`sized_sql`, since a vector's length is part of its type and of its index, and an index is of one model. Parameters are
+written `%(name)s`, and a percent sign twice.
 """
 
 import functools
@@ -28,6 +28,7 @@ _FOLDER: Final = Path(__file__).parents[1]
 _HEADING: Final = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
 _INCLUDED: Final = re.compile(r"\{(\w+)\}")
 _DIMENSIONS: Final = "dimensions"
+_MODEL: Final = "model"
 _PARAMETER: Final = re.compile(rb"%\((\w+)\)s|%%")
 _TRANSLATED_MAX: Final = 2_000  # many times the number of queries there are
 _names: Final[dict[bytes, str]] = {}  # by text, for who tells which query it was
@@ -83,7 +84,7 @@ class Library:
 
         def include(found: re.Match[str]) -> str:
             name = found[1]
-            return found[0] if name == _DIMENSIONS else self.whole(self.fragments[name])
+            return found[0] if name in {_DIMENSIONS, _MODEL} else self.whole(self.fragments[name])
 
         return _INCLUDED.sub(include, text)
 
@@ -107,9 +108,11 @@ def sql(name: str) -> bytes:
 
 
 @functools.cache
-def sized_sql(name: str, dimensions: int) -> bytes:
-    """Return the text of a query on vectors of this length."""
-    return _text_of(name, _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions))))
+def sized_sql(name: str, dimensions: int, model_id: int | None = None) -> bytes:
+    """Return the text of a query on vectors of this length, of one model; None: it is a parameter."""
+    model = "%(model_id)s" if model_id is None else str(int(model_id))
+    text = _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions)))
+    return _text_of(name, text.replace(f"{{{_MODEL}}}", model))
 
 
 def _text_of(name: str, text: str) -> bytes:

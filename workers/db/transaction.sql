@@ -75,6 +75,15 @@ select
 -- Keep plans again, if the transaction did before `plan_anew`.
 select set_config('plan_cache_mode', coalesce(nullif(current_setting('app.plan_cache_mode', true), ''), 'auto'), true)
 
+-- name: without_sorting
+-- Let the next statement take rows as an index orders them. A plan that is kept, made for any number of rows, would sort
+-- all of a tenant.
+select set_config('enable_sort', 'off', true)
+
+-- name: with_sorting
+-- Let what follows sort again.
+select set_config('enable_sort', 'on', true)
+
 -- name: plan_by_keys
 -- Let what follows in a transaction that goes through all of a tenant's rows, page by page, go by keys. Whoever holds its
 -- locks for long sees no new statistics: a plan for tables that were empty, or never analyzed, would sort all rows for each

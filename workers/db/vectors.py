@@ -201,7 +201,7 @@ async def send_nearest(
     }
     if name == "nearest_exact":
         return await tx.send(sized_sql(name, embedding.dimensions), **values)
-    await tx.send("plan_anew")  # a kept plan, made for any number of rows, would sort all of a tenant
-    sent = await tx.send(sized_sql(name, embedding.dimensions), **values)
-    await tx.send("plan_as_before")
+    await tx.send("without_sorting")
+    sent = await tx.send(sized_sql(name, embedding.dimensions, embedding.model_id), **values)
+    await tx.send("with_sorting")
     return sent

@@ -40,20 +40,25 @@ with hit as materialized (
 )
 {near_enough}
 
+-- fragment: of_model
+-- Whether a memory m of one partition is active and has a vector of one model.
+m.partition = %(partition)s and m.state = 'active' and m.model_id = {model}
+
 -- name: nearest_by_index
 -- The same by the vector index, which goes on until it has enough of them; its order is only nearly right. What it does
 -- not know yet is scanned, of equal vectors that it does not take any more a few are compared, and where it gives fewer than
--- are wanted all are.
+-- are wanted all are. A plan that is kept needs the model's number to see that its index serves, and
+-- `without_sorting` to take it.
 with recursive {repeated_key}, indexed as materialized (
     select m.node_id, m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) as distance
     from memories m
-    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
+    where {visible} and {in_project} and {of_model} and {in_index}
     order by m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
     limit %(k)s
 ), loaded as materialized (
     select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
     from memories m
-    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
+    where {visible} and {in_project} and {of_model} and {outside_index}
     order by 2
     limit %(k)s
 ), repeated as materialized (
@@ -61,15 +66,14 @@ with recursive {repeated_key}, indexed as materialized (
     from repeated_key k
     cross join lateral (
         select m.node_id, m.embedding from memories m
-        where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {of_repeated}
+        where {visible} and {in_project} and {of_model} and {of_repeated}
         order by m.node_id desc
         limit 2
     ) m
 ), completing as materialized (
     select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
     from memories m
-    where (select count(*) from indexed) < %(k)s and {visible} and {in_project} and m.state = 'active'
-        and m.model_id = %(model_id)s and not m.repeated
+    where (select count(*) from indexed) < %(k)s and {visible} and {in_project} and {of_model} and not m.repeated
     order by 2
     limit %(k)s
 ), hit as materialized (

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import Activated, ClassifySectors, SectorsClassified
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.db import vectors
 from engramq.workers.db.queries import native, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP
 from engramq.workers.db.vectors import Sizes
@@ -157,8 +158,39 @@ def test_the_neighbours_of_a_new_memory_are_found_among_its_tenants_rows(databas
     assert all("tenant" in scan.get("Index Cond", "") for scan in of_memories), of_memories
 
 
-async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(world: World) -> None:
+@pytest.mark.own_database
+def test_the_neighbours_of_a_new_memory_among_many_are_found_by_the_vector_index(database: Database) -> None:
+    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
+    model = database.rows("select register_embedding_model('three', '', 3) as id")[0]["id"]
+    database.owner.execute(FILL)
+    several = b"case when random() < .9 then random() end"  # the others are equal: most are outside of the index
+    vector = b"array[1, coalesce(%b, 0), coalesce(%b, 0)]::halfvec" % (several, several)
+    database.owner.execute(b"update memories set embedding = %b, model_id = %d, state = 'active'" % (vector, model))
+    database.owner.execute(b"analyze")
+    text, parameters = native(sized_sql("nearest_by_index", 3, model))
+    assert "model_id" not in parameters
+    given = LISTED | {"embedding": "'[1,0,0]'", "partition": "'trusted'", "as_of": "null", "k": "5", "farthest": "1"}
+    values = ", ".join(given[parameter] for parameter in parameters)
+    with psycopg.connect(database.owner_url) as connection:
+        connection.execute(native(LOOK_UP)[0])
+        connection.execute(native("without_sorting")[0])
+        connection.execute(b"prepare kept as " + text)
+        row = connection.execute(f"explain (format json) execute kept({values})".encode()).fetchone()
+    assert row is not None
+    of_memories = [scan for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] == TRUSTED]
+    by_index = {scan["Index Name"]: scan for scan in of_memories if "Index Name" in scan}
+    assert "Order By" in by_index.pop("memories_trusted_embedding_idx")
+    assert "vector_key =" in by_index["memories_trusted_tenant_vector_key_node_id_idx"]["Index Cond"]
+    assert [name for name, scan in by_index.items() if "tenant =" not in scan["Index Cond"]] == []
+
+
+@pytest.mark.parametrize("exact_rows", [vectors.EXACT_ROWS, 0])
+async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(
+    world: World, monkeypatch: pytest.MonkeyPatch, exact_rows: int
+) -> None:
     """A third of PostgreSQL's time for a store went into the same plans again and again."""
+    monkeypatch.setattr(vectors, "EXACT_ROWS", exact_rows)
+    monkeypatch.setattr(vectors, "SMALL_ROWS", min(exact_rows, vectors.SMALL_ROWS))
     linker = SimilarityLinker(
         store=world.store, sizes=Sizes(), rules=world.services[LinkRules], threshold=0.5, debounce_s=0.0
     )
