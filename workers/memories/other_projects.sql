@@ -1,15 +1,19 @@
+-- fragment: project_or_first
+-- A project, or what comes before all others where it is null.
+case when %(project)s::text is null then '' else %(project)s::text end
+
 -- name: project_beside
 -- Whether anything is in a project, null being known, and whether trusted memories are in others. Each is one look into
--- the index of projects.
+-- the index of projects: under row-level security a comparison with `coalesce` would have no index.
 select json_build_object(
     'is_known', %(project)s::text is null
         or exists (select from memories m where m.tenant = %(tenant)s and m.project = %(project)s::text),
     'has_others', exists (
         select from memories m
-        where m.tenant = %(tenant)s and m.partition = 'trusted' and m.project > coalesce(%(project)s::text, '')
+        where m.tenant = %(tenant)s and m.partition = 'trusted' and m.project > {project_or_first}
     ) or exists (
         select from memories m
-        where m.tenant = %(tenant)s and m.partition = 'trusted' and m.project < coalesce(%(project)s::text, '')
+        where m.tenant = %(tenant)s and m.partition = 'trusted' and m.project < {project_or_first}
     )
 )::text
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import psycopg
 import pytest
@@ -102,10 +103,33 @@ def rows_read(database: Database, text: bytes, parameters: Sequence[str], asked:
         connection.execute(b"set plan_cache_mode = force_custom_plan")
         connection.execute(b"select set_config('app.tenant', '300', true)")
         connection.execute(b"prepare kept as " + text)
-        row = connection.execute(f"explain (analyze, format json) execute kept({values})".encode()).fetchone()
+        return looked_at(connection, values)
+
+
+def looked_at(connection: psycopg.Connection[Any], values: str) -> int:
+    """Return how many rows of trusted memories the statement `kept` looks at."""
+    row = connection.execute(f"explain (analyze, format json) execute kept({values})".encode()).fetchone()
     assert row is not None
     read = [scan for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] == TRUSTED]
     return int(sum(scan["Actual Rows"] * scan["Actual Loops"] + scan.get("Rows Removed by Filter", 0) for scan in read))
+
+
+@pytest.mark.own_database
+@pytest.mark.promise("OP-12")
+def test_whether_there_are_other_projects_is_seen_without_a_look_at_memories(database: Database) -> None:
+    """As workers, whom policies hold: a search that shows nothing looked at all memories of a namespace."""
+    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
+    database.owner.execute(FILL)
+    database.owner.execute(FEW % b"project = 'small'")
+    database.owner.execute(b"analyze")
+    text, parameters = native(sql("project_beside"))
+    with psycopg.connect(database.url) as connection:
+        connection.execute(b"select set_config('app.tenant', '300', true)")
+        connection.execute(native(LOOK_UP)[0])
+        connection.execute(b"prepare kept as " + text)
+        for project in ("null", "'big'", "'small'"):
+            values = ", ".join({"tenant": "300", "project": project}[parameter] for parameter in parameters)
+            assert looked_at(connection, values) <= 2, project
 
 
 @pytest.mark.own_database
