@@ -39,6 +39,7 @@ from engramq.schemas.limits import COLLECTED_AT
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting, read_settings
 from engramq.schemas.uploads import PageFiles
 from engramq.telemetry.listener import telling_watchdog
+from engramq.telemetry.pages import giving_back_pages
 from engramq.telemetry.spans import configure_logging
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ async def run_gateway(
     lanes = lanes_of(settings)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(telling_watchdog())
+        await stack.enter_async_context(giving_back_pages())
         if settings.otel_endpoint:
             from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
 

@@ -17,6 +17,7 @@ from engramq.schemas.limits import COLLECTED_AT
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.listener import telling_watchdog
+from engramq.telemetry.pages import giving_back_pages
 from engramq.telemetry.spans import configure_logging
 from engramq.workers import commands, receipts
 from engramq.workers.auth import handlers as auth
@@ -239,6 +240,7 @@ async def run(
     async with AsyncExitStack() as owned:
         # Before the database, which may let it wait.
         await owned.enter_async_context(telling_watchdog(ready=ready))
+        await owned.enter_async_context(giving_back_pages())
         await owned.enter_async_context(health.served(settings))
         if settings.otel_endpoint:
             from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace

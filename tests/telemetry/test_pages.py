@@ -1,0 +1,106 @@
+"""Pages of files that only loading has touched are given back, and nothing that anybody has written."""
+
+import asyncio
+import ctypes
+import mmap
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from engramq.telemetry import pages
+from engramq.telemetry.pages import Region, give_back, giving_back_pages, unchanged_regions
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pages are given back on Linux")
+
+SIZE: Final = 8 * 2**20
+BOUND_S: Final = 30.0
+
+
+@pytest.fixture
+def mapped(tmp_path: Path) -> Iterator[mmap.mmap]:
+    """A file that is mapped for this process alone, as a library is, and was read."""
+    file = tmp_path / "library"
+    file.write_bytes(bytes(range(256)) * (SIZE // 256))
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), SIZE, flags=mmap.MAP_PRIVATE, prot=3) as private:
+        assert sum(private[:: mmap.PAGESIZE]) == 0
+        yield private
+
+
+def protect(mapped: mmap.mmap) -> None:
+    """Let nobody write to it from now on."""
+    start = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(SIZE), mmap.PROT_READ) == 0
+
+
+def resident_kb(path: Path) -> int:
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    starts = [number for number, line in enumerate(lines) if line.endswith(str(path))]
+    return sum(int(next(line for line in lines[start:] if line.startswith("Rss:")).split()[1]) for start in starts)
+
+
+def named(regions: frozenset[Region], path: Path) -> list[Region]:
+    return [region for region in regions if region.file.endswith(str(path))]
+
+
+def test_what_was_read_is_given_back_and_reads_the_same_again(mapped: mmap.mmap, tmp_path: Path) -> None:
+    path = tmp_path / "library"
+    protect(mapped)
+    assert resident_kb(path) == SIZE // 1024
+    give_back(unchanged_regions())
+    assert resident_kb(path) == 0
+    assert mapped[:256] == bytes(range(256))
+    assert mapped[-256:] == bytes(range(256))
+
+
+def test_what_somebody_has_written_stays(mapped: mmap.mmap, tmp_path: Path) -> None:
+    mapped[5000:5007] = b"written"
+    protect(mapped)
+    give_back(unchanged_regions())
+    assert mapped[5000:5007] == b"written"
+    assert resident_kb(tmp_path / "library") == SIZE // 1024
+
+
+def test_what_may_still_be_written_is_no_region(mapped: mmap.mmap, tmp_path: Path) -> None:
+    assert named(unchanged_regions(), tmp_path / "library") == []
+    protect(mapped)
+    assert len(named(unchanged_regions(), tmp_path / "library")) == 1
+
+
+def test_what_was_not_there_before_stays(mapped: mmap.mmap, tmp_path: Path) -> None:
+    before = unchanged_regions()
+    protect(mapped)
+    give_back(before)
+    assert resident_kb(tmp_path / "library") == SIZE // 1024
+
+
+async def test_a_process_gives_back_what_it_holds_and_looks_at_nothing_until_more_comes(
+    mapped: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, looks = asyncio.Event(), []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(pages, "USED_S", 0.0)
+
+    def note(before: frozenset[Region]) -> None:
+        give_back(before)
+        looks.append(resident_kb(tmp_path / "library"))
+        loop.call_soon_threadsafe(given.set)
+
+    monkeypatch.setattr(pages, "give_back", note)
+    protect(mapped)
+    async with asyncio.timeout(BOUND_S), giving_back_pages(look_s=0.001):
+        await given.wait()
+    assert looks[0] == 0
+
+
+async def test_where_the_system_says_nothing_of_its_memory_nothing_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_SMAPS", tmp_path / "none")
+    monkeypatch.setattr(pages, "_STATM", tmp_path / "none")
+    assert (unchanged_regions(), pages.file_bytes()) == (frozenset(), 0)
+    tasks = asyncio.all_tasks()
+    async with giving_back_pages():
+        assert asyncio.all_tasks() == tasks
