@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from engramq.schemas.ids import TOKEN_PREFIX
+from engramq.schemas.patterns import compile_late
 
 
 class Issuer(NamedTuple):
@@ -198,7 +199,7 @@ _WORD: Final = r"[\w\-]"
 _BASE64: Final = r"[\w\-+/=]"
 # A prefix begins a word (also behind \n in JSON), and its token goes to that word's end, dots between included. Each
 # place is begun at once, and what was begun is not gone through again: hence the possessive quantifiers.
-_TOKEN: Final = re.compile(
+_TOKEN: Final = compile_late(
     r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))(?:"
     + "|".join(
         rf"(?P<k{number}>(?:{each.prefix}){_BASE64 if each.is_base64 else _WORD}{{{each.least},}}+)"
@@ -207,9 +208,9 @@ _TOKEN: Final = re.compile(
     + r")(?:\.[\w\-]++)*+",
     re.ASCII,
 )
-_DIGIT: Final = re.compile(r"\d")
+_DIGIT: Final = compile_late(r"\d")
 # Where a token may be at all: few words of a text are so long, and only these are gone through for every prefix.
-_LONG: Final = re.compile(r"[\w\-.~+/=]{11,}+", re.ASCII)
+_LONG: Final = compile_late(r"[\w\-.~+/=]{11,}+", re.ASCII)
 
 
 def is_random(token: str) -> bool:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from engramq.schemas.patterns import compile_late
+
 SHORTEST: Final = 6  # characters of a secret: what is shorter stands everywhere in a text
 _SHORTEST_PIN: Final = 3  # with a digit, where a key of metadata says what it is
 MARK: Final = "[redacted: "  # then the kind of secret, and a bracket
@@ -27,30 +29,30 @@ _NAME: Final = (
     rf"(?<!\[redacted: )(?:(?:{_KNOWN})\w{{0,{_NAME_CHARS}}}+(?<!_name)(?<!_file)(?<!_path)|(?:{_AT_ITS_END})(?!\w))"
 )
 _QUOTE: Final = r"\\?[\"'`]"  # \" in JSON that is a text of JSON
-_ASSIGNED: Final = re.compile(
+_ASSIGNED: Final = compile_late(
     rf"{_NAME}[\]\\'\"]{{0,3}}+\s*+(?::=|={{1,3}}>?|->|!==?|:)\s*+@?({_QUOTE})?", re.IGNORECASE
 )
 # "value" == password
-_BEHIND: Final = re.compile(rf"([\"'`])\s*+[!=]{{2,3}}\s*+(?=\w{{0,{_NAME_CHARS}}}?(?:{_KNOWN}))")
+_BEHIND: Final = compile_late(rf"([\"'`])\s*+[!=]{{2,3}}\s*+(?=\w{{0,{_NAME_CHARS}}}?(?:{_KNOWN}))")
 # Of Authorization.
-_SCHEME: Final = re.compile(r"(?:bearer|basic|digest|token|bot|apikey|key)\s++(?=\S)", re.IGNORECASE)
-_TO_QUOTE: Final = {quote: re.compile(rf"(?:[^\\{quote}]++|\\.)*+(?={quote})") for quote in "\"'`"}
-_WORD: Final = re.compile(r"[^ \t\r\n,;\"'`)\]}]*+")
-_CALL: Final = re.compile(r"[^\W\d][\w.]*+[(\[]")  # password = db.Column(db.String(120)), not a password
-_DIGIT: Final = re.compile(r"\d")
-_LETTER: Final = re.compile(r"[^\W\d_]")
+_SCHEME: Final = compile_late(r"(?:bearer|basic|digest|token|bot|apikey|key)\s++(?=\S)", re.IGNORECASE)
+_TO_QUOTE: Final = {quote: compile_late(rf"(?:[^\\{quote}]++|\\.)*+(?={quote})") for quote in "\"'`"}
+_WORD: Final = compile_late(r"[^ \t\r\n,;\"'`)\]}]*+")
+_CALL: Final = compile_late(r"[^\W\d][\w.]*+[(\[]")  # password = db.Column(db.String(120)), not a password
+_DIGIT: Final = compile_late(r"\d")
+_LETTER: Final = compile_late(r"[^\W\d_]")
 # So long, or with capitals such, that no language has it.
-_NO_WORD: Final = re.compile(r"[\w+=-][\w+/=-]{39,}+|(?=[\w-]*?[a-z][A-Z])(?=[\w-]*?[A-Z]{2})[\w-]{16,}+")
-_NUMBER: Final = re.compile(r"\d{6,}+")
+_NO_WORD: Final = compile_late(r"[\w+=-][\w+/=-]{39,}+|(?=[\w-]*?[a-z][A-Z])(?=[\w-]*?[A-Z]{2})[\w-]{16,}+")
+_NUMBER: Final = compile_late(r"\d{6,}+")
 
 _WORDS: Final = "password|passwd|secret|api_?key|token|(?<![a-z])key"
 _LONGEST_WORDS: Final = 250  # characters of a placeholder, whose pattern takes the square of them
 # What documentation writes in the place of a password: your_secret_key_here, ${PASSWORD}, <token>, ****.
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = compile_late(
     rf"[a-z_\-]*(?:{_WORDS})[a-z_\-]*|\$[A-Z_][A-Z0-9_]*|\$?\{{[^}}]*\}}+|%[({{]?\w*[)}}]?s?%?|\$?\([^)]*\)|<[^>]*>?|[*.xX•…]+|pass|\[[^\]]*\]?",
     re.IGNORECASE | re.ASCII,
 )
-_VARIABLE: Final = re.compile(r"[A-Z]++(?:_[A-Z]++)++")  # the name of one: ENGRAMQ_REDIS_URL_FILE
+_VARIABLE: Final = compile_late(r"[A-Z]++(?:_[A-Z]++)++")  # the name of one: ENGRAMQ_REDIS_URL_FILE
 
 
 def has_name(folded: str) -> bool:
@@ -115,7 +117,7 @@ def _is_made(value: str, *, is_quoted: bool) -> bool:
 
 
 # Of metadata, whose names stand for themselves: by the words of a name, or by those that it ends in.
-_WORD_OF_KEY: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++(?![a-z])|\d++|[^\W\d_]++")
+_WORD_OF_KEY: Final = compile_late(r"[A-Z]?[a-z]++|[A-Z]++(?![a-z])|\d++|[^\W\d_]++")
 _LAST_WORDS: Final = frozenset(
     (
         "token",
@@ -132,8 +134,8 @@ _LAST_WORDS: Final = frozenset(
         "cvv",
     )
 )
-_ANY: Final = re.compile(_KNOWN, re.IGNORECASE)
-_ENDING: Final = re.compile(rf"(?:{_KNOWN}|{_AT_ITS_END})\Z", re.IGNORECASE)
+_ANY: Final = compile_late(_KNOWN, re.IGNORECASE)
+_ENDING: Final = compile_late(rf"(?:{_KNOWN}|{_AT_ITS_END})\Z", re.IGNORECASE)
 
 
 def is_secret_value(key: str, value: str | float) -> bool:

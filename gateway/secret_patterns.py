@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from engramq.gateway.secret_issuers import is_random, issued_in
 from engramq.gateway.secret_names import MARK, SHORTEST, has_name, is_password, passwords
+from engramq.schemas.patterns import compile_late
 
 IN_ADDRESS: Final = "Basic Auth Credentials"
 KEYWORD: Final = "Secret Keyword"
@@ -37,12 +38,12 @@ class Form(NamedTuple):
     is_secret: Callable[[str], bool]
 
 
-_DIGIT: Final = re.compile(r"\d")
-_LETTER: Final = re.compile(r"[^\W\d_]")
-_SYMBOL_INSIDE: Final = re.compile(r"\w[@#$%^*!]\w")
+_DIGIT: Final = compile_late(r"\d")
+_LETTER: Final = compile_late(r"[^\W\d_]")
+_SYMBOL_INSIDE: Final = compile_late(r"\w[@#$%^*!]\w")
 _DIGITS_IN_RANDOM: Final = 3
 # What has letters and digits and is no password: sha256, 32-byte, v2.3.1, 2026-11-24, id_ed25519.pub, $DB_PASS1, f(x1).
-_TECHNICAL: Final = re.compile(
+_TECHNICAL: Final = compile_late(
     r"[~.]{0,2}/\S*+|[$%<{\[(-]\S*+|\w++://\S*+|\S{1,99}\(\S*+|[^\s@]{1,99}@\w[\w-]*+(?:\.[\w-]++)++|v?\d++(?:\.\d++)+\S*+"
     r"|\d{1,4}[-/.]\d\d?[-/.]\d{1,4}(?:[T_]\S*+)?|[^\s:]{1,99}\.[a-z][a-z0-9]{0,4}(?::\d++)?"
     r"|\d++(?:[.,-]\d++)?-?(?:k|m|g|x|h|s|d|ms|min|minutes?|hours?|days?|weeks?|months?|years?|sec|seconds?|[kmg]i?b|st|nd|rd"
@@ -53,9 +54,9 @@ _TECHNICAL: Final = re.compile(
     r"|version|v|phase|row|page|team|issue|pr|tier|stage|api|uuid|ticket)[-_ ]?\d{1,5}[a-z]{0,2}(?:[-_/.:+]\S*+)?",
     re.IGNORECASE,
 )
-_WORD_AND_NUMBER: Final = re.compile(r"[a-z]++(?:[-_][a-z]++)*+(?:[-_.]v?\d{1,3})?+(?:[-_][a-z]++)*+")  # db-creds-v2
+_WORD_AND_NUMBER: Final = compile_late(r"[a-z]++(?:[-_][a-z]++)*+(?:[-_.]v?\d{1,3})?+(?:[-_][a-z]++)*+")  # db-creds-v2
 # What stands in the place of a secret in files with examples, beside what secret_names.py knows.
-_DEFAULT: Final = re.compile(
+_DEFAULT: Final = compile_late(
     r"change[-_]?(?:me|it)|example|required|optional|disabled|enabled|missing|undefined|default|postgres|secret|redacted"
     r"|hidden|string|prompt|ignore|always",
     re.IGNORECASE,
@@ -65,7 +66,7 @@ _COMMON_WORDS: Final = frozenset(
     ("the", "and", "for", "are", "was", "not", "but", "our", "his", "her", "has", "had", "from")
 )
 # What a message says of a password: the password is 'incorrect'.
-_STATE: Final = re.compile(
+_STATE: Final = compile_late(
     r"(?:in|un|not)?(?:correct|valid|wrong|expired|empty|blank|weak|known|set|hash|encrypt|plain|strong|mask|visible|null|none"
     r"|false|true|reject|accept|stored|reset|needed|falsch|richtig|ung|abgelaufen|leer|tooshort|toolong|password|passwor)",
     re.IGNORECASE,
@@ -122,7 +123,7 @@ def _is_card(digits: str) -> bool:
 def _form(
     kind: str, marks: str, pattern: str, is_secret: Callable[[str], bool] = is_random, flags: re.RegexFlag = re.ASCII
 ) -> Form:
-    return Form(kind, tuple(marks.split(" ")), re.compile(pattern, flags), is_secret)
+    return Form(kind, tuple(marks.split(" ")), compile_late(pattern, flags), is_secret)
 
 
 _TEXT: Final = re.IGNORECASE
@@ -340,16 +341,18 @@ def known_secrets(text: str, folded: str) -> Iterator[SecretSpan]:
 
 KEY_MARK: Final = f"{MARK}Private Key]"
 
-_HEAD: Final = re.compile(r"(?:-{5})?BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?(?:-{5})?|PuTTY-User-Key-File-[23]")
-_FOOT: Final = re.compile(r"-{5}END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-{5}")
+_HEAD: Final = compile_late(
+    r"(?:-{5})?BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?(?:-{5})?|PuTTY-User-Key-File-[23]"
+)
+_FOOT: Final = compile_late(r"-{5}END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-{5}")
 # A key without its end goes as far as its headers and what has the letters of base64 (of JSON too, which writes \n): a
 # long word, or one that no language has.
-_CUT: Final = re.compile(
+_CUT: Final = compile_late(
     r"(?:\s+|-{5}|: \S+"
     r"|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|Encryption|Public-Lines|Private-Lines|Private-MAC)[^\n]*"
     r"|(?=\S*[\d+/=])[\\\w+/=]+(?!\S)|[\\\w+/=]{16,}(?!\S))*"
 )
-_LINE: Final = re.compile(r"[\\\w+/=]{10,}")  # what a key has at least: else it is only spoken of
+_LINE: Final = compile_late(r"[\\\w+/=]{10,}")  # what a key has at least: else it is only spoken of
 
 
 def without_private_keys(text: str) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from engramq.schemas.patterns import compile_late
 from engramq.schemas.sentences import sentences_of
 from engramq.workers.memories import disagreement_lists as lists
 
@@ -28,16 +29,16 @@ SHARED: Final = 3  # words at least that stand around another value
 ROUND_ONE: Final = 3  # at least one word of so many stands around another value
 
 
-_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_CODE: Final = compile_late(r"```.*?(?:```|\Z)", re.DOTALL)
 _ENDS: Final = ".!?\u2026\u3002\"')"
-_BREAK: Final = re.compile(
+_BREAK: Final = compile_late(
     r"[;|:]\s+|,\s+(?!\d{4}\b|like\b|such\b|or\b|nor\b)|\s+[\u2013\u2014-]\s+"
     r"|\s(?=(?:but|because|so|which|although|while|and)\s)",
     re.IGNORECASE,
 )
-_NAMED_VALUE: Final = re.compile(r"(\w+(?:[ -]\w+){0,3}):\s+(\S+(?: \S+){0,2})")
+_NAMED_VALUE: Final = compile_late(r"(\w+(?:[ -]\w+){0,3}):\s+(\S+(?: \S+){0,2})")
 _MONTH: Final = "(?:" + "|".join(month.capitalize() for month in lists.MONTHS) + ")"
-_TOKEN: Final = re.compile(
+_TOKEN: Final = compile_late(
     rf"(?P<date>\d{{4}}-\d\d-\d\d\b|\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}\b(?:,?\s+\d{{4}}\b)?"
     rf"|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|{_MONTH}\b(?:\s+\d{{4}}\b)?)"
     r"|(?P<time>\b\d{1,2}:\d\d(?:\s?[ap]m\b)?|\b\d{1,2}\s?[ap]m\b)"
@@ -47,7 +48,7 @@ _TOKEN: Final = re.compile(
 
 
 # Who was where, in the words in which people say so: "I have never been to Japan", "We went to Japan in May".
-_VISIT: Final = re.compile(
+_VISIT: Final = compile_late(
     r"\b(\w+)(?:['\u2019](?:ve|s))? (?:(?:have|has|haven['\u2019]t|hasn['\u2019]t|never|also|just|already|once) )*"
     r"(?:(?:been|gone|went|flew|travell?ed|moved) to|(?:been|was|were|stayed|lived) in|visited"
     r"|(?:been|gone|went)(?= \w+ing\b)) (?:(?:the|an?) )?(\w+)",

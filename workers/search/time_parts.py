@@ -4,6 +4,7 @@ import re
 from datetime import date
 from typing import Final
 
+from engramq.schemas.patterns import compile_late
 from engramq.workers.search.spans import (
     DAY,
     EVER,
@@ -22,16 +23,16 @@ _PARTS: Final = {
     "early": (0.0, 0.4), "beginning": (0.0, 0.25), "start": (0.0, 0.25), "mid": (0.3, 0.7), "middle": (0.3, 0.7),
     "late": (0.6, 1.0), "end": (0.75, 1.0), "first half": (0.0, 0.496), "second half": (0.496, 1.0),
 }  # fmt: skip
-_PART: Final = re.compile(
+_PART: Final = compile_late(
     r"\b(?:the\s+)?(?:(early|mid|late)(?:\s+in)?[\s-]+|(beginning|start|middle|end|(?:first|second)\s+half)\s+of\s+)"
     r"(?:the\s+)?\Z",
     re.IGNORECASE,
 )
-_WEEK_OF: Final = re.compile(r"\b(?:the\s+)?week\s+(of|beginning|starting)\s+(?:on\s+)?(?:the\s+)?\Z", re.IGNORECASE)
-_WEEKDAY: Final = re.compile(
+_WEEK_OF: Final = compile_late(r"\b(?:the\s+)?week\s+(of|beginning|starting)\s+(?:on\s+)?(?:the\s+)?\Z", re.IGNORECASE)
+_WEEKDAY: Final = compile_late(
     r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:s|nes|rs?|ur)?(?:day)?\.?,?\s+(?:the\s+)?\Z", re.IGNORECASE
 )
-_BEFORE: Final = re.compile(r"\b(?:before|prior\s+to)\s+\Z", re.IGNORECASE)
+_BEFORE: Final = compile_late(r"\b(?:before|prior\s+to)\s+\Z", re.IGNORECASE)
 _COUNTED: Final = (
     r"\b(?P<the>the\s+)?(?:{many}\s+)?{unit}s?\s+(?P<side>before|after|following|prior\s+to)\s+(?:the\s+)?\Z"
 )
@@ -40,7 +41,7 @@ LOOKED_BACK: Final = 48  # characters before a time
 
 def counted_pattern(many: str, unit: str) -> re.Pattern[str]:
     """Return what stands before a time from which others are counted, by how numbers and units are written."""
-    return re.compile(_COUNTED.format(many=many, unit=unit), re.IGNORECASE)
+    return compile_late(_COUNTED.format(many=many, unit=unit), re.IGNORECASE)
 
 
 def narrow(text: str, start: int, spans: Spans, today: date | None, tense: Tense) -> tuple[int, Spans]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Final, TypeAlias
 
+from engramq.schemas.patterns import compile_late
 from engramq.workers.search import spans, time_parts
 from engramq.workers.search.seasons import SEASONS, read_holiday, read_season, read_seasons_ago
 from engramq.workers.search.spans import DAY, LONG, MONTHS, WEEKDAYS, Span, Spans, Tense, by_tense, month_after, period
@@ -38,35 +39,37 @@ _BEFORE_DATES: Final = "on since until till before after by in during from betwe
 _DATING: Final = frozenset(_BEFORE_DATES.split())
 _EARLY: Final = "in since until till during last this next early mid late of"
 _BEFORE_MONTHS: Final = frozenset(_EARLY.split())
-_OF_THIS: Final = re.compile(
+_OF_THIS: Final = compile_late(
     r"\b(?:by|until|till|before|at|since|the)\s+(?:the\s+)?(?:end|beginning|start|middle)\s+of\s+(?:the\s+)?\Z",
     re.IGNORECASE,
 )
-_DAY_FOLLOWS: Final = re.compile(
+_DAY_FOLLOWS: Final = compile_late(
     rf"\.?,?\s+(?:the\s+)?(?:\d\d?(?:st|nd|rd|th)\b|\d\d?\.?\s+(?:of\s+)?{MONTH_NAME}|{MONTH_NAME}\s+\d"
     r"|\d{4}-\d\d|\d\d?[./]\d)",
     re.IGNORECASE | re.ASCII,
 )
 _DOING: Final = frozenset(("do", "did", "done", "happened", "happening", "happens", "happen"))
 # What follows "May" where that is a verb.
-_VERB: Final = re.compile(r"\s+(?:I|we|you|they|he|she|it|be|have|not|also|the|this|that)\b", re.IGNORECASE)
+_VERB: Final = compile_late(r"\s+(?:I|we|you|they|he|she|it|be|have|not|also|the|this|that)\b", re.IGNORECASE)
 _VERBS: Final = frozenset(("may", "march", "mar"))
-_WHO_IS: Final = re.compile(r"\bwho(?:\s+is|\s+was|['\u2019]s)\s+\Z", re.IGNORECASE)
-_OF_YEAR: Final = re.compile(r"\s+of\s+(?:the|this|last|next)\s+year\b", re.IGNORECASE)
-_OF: Final = re.compile(r"\s+of\b", re.IGNORECASE)
-_TO_MONTH: Final = re.compile(rf"\s*(?:to|until|through|and|-|–)\s*{MONTH_NAME}", re.IGNORECASE)
-_FROM_DAY: Final = re.compile(rf"\b{MONTH_NAME}\s+\d\d?(?:st|nd|rd|th)?\s*(?:to|until|through|-|–)\s*\Z", re.IGNORECASE)
+_WHO_IS: Final = compile_late(r"\bwho(?:\s+is|\s+was|['\u2019]s)\s+\Z", re.IGNORECASE)
+_OF_YEAR: Final = compile_late(r"\s+of\s+(?:the|this|last|next)\s+year\b", re.IGNORECASE)
+_OF: Final = compile_late(r"\s+of\b", re.IGNORECASE)
+_TO_MONTH: Final = compile_late(rf"\s*(?:to|until|through|and|-|–)\s*{MONTH_NAME}", re.IGNORECASE)
+_FROM_DAY: Final = compile_late(
+    rf"\b{MONTH_NAME}\s+\d\d?(?:st|nd|rd|th)?\s*(?:to|until|through|-|–)\s*\Z", re.IGNORECASE
+)
 # Days that some months lack, and what stands before a year that is of such a day.
-_LAST_DAYS: Final = re.compile(r"\s+(?:the\s+)?(?:29|3[01])(?:st|th)?\b(?![.:]\d|%)", re.IGNORECASE)
-_MONTH_BEFORE: Final = re.compile(
+_LAST_DAYS: Final = compile_late(r"\s+(?:the\s+)?(?:29|3[01])(?:st|th)?\b(?![.:]\d|%)", re.IGNORECASE)
+_MONTH_BEFORE: Final = compile_late(
     rf"\b{MONTH_NAME}(?:\s+(?:the\s+)?\d\d?(?:st|nd|rd|th)?)?,?\s*(?:of\s+|in\s+)?\Z", re.IGNORECASE
 )
 # "Black Friday" is another day each year, as Easter is.
 _NAMED_DAYS: Final = frozenset(
     ("black", "good", "cyber", "easter", "ash", "palm", "holy", "maundy", "shrove", "fat", "super", "whit", "casual")
 )
-_NIGHT: Final = re.compile(r"\s+(?:night|evening|morning|afternoon)\b", re.IGNORECASE)
-_NUMBERED: Final = re.compile(r"\d(?:st|nd|rd|th)?\s+(?:of\s+)?\Z", re.IGNORECASE)
+_NIGHT: Final = compile_late(r"\s+(?:night|evening|morning|afternoon)\b", re.IGNORECASE)
+_NUMBERED: Final = compile_late(r"\d(?:st|nd|rd|th)?\s+(?:of\s+)?\Z", re.IGNORECASE)
 
 
 def shift(found: re.Match[str], days: Spans, asked_on: date, tense: Tense) -> Spans:
@@ -456,8 +459,9 @@ _RULES: Final = (
     ("0", rf"{_ALONE}{YEAR}(?!\w|\.\d)", _read_year),
 )
 COUNTED: Final = time_parts.counted_pattern(MANY, UNIT)
-TOKEN: Final = re.compile(r"\d+|[a-z]+", re.IGNORECASE | re.ASCII)
+TOKEN: Final = compile_late(r"\d+|[a-z]+", re.IGNORECASE | re.ASCII)
 RULES_BY_START: Final[dict[str, list[Rule]]] = {}
 for _starts, _pattern, _read in _RULES:
+    _rule = compile_late(_pattern, re.IGNORECASE | re.ASCII), _read
     for _start in dict.fromkeys(_starts.split()):
-        RULES_BY_START.setdefault(_start, []).append((re.compile(_pattern, re.IGNORECASE | re.ASCII), _read))
+        RULES_BY_START.setdefault(_start, []).append(_rule)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
+from engramq.schemas.patterns import compile_late
 from engramq.workers.search.spans import LONG, MONTHS, WEEKDAYS, Tense
 
 MONTH_NAME: Final = (
@@ -33,9 +34,9 @@ _GOES_ON: Final = (
     r"\s*(?:\Z|[?!,;:)]|\.(?!\d)|(?:and|or|to|until|at|in|with|did|do|was|were|I|we|you|they|he|she|what%s)\b)"
 )
 # After a time that is no part of a name: no noun follows.
-NO_NOUN: Final = re.compile(_GOES_ON % "|is|are", re.IGNORECASE)
+NO_NOUN: Final = compile_late(_GOES_ON % "|is|are", re.IGNORECASE)
 # The same for seasons and weekends, which begin more sentences; "this spring is under tension" is none.
-GOES_ON: Final = re.compile(
+GOES_ON: Final = compile_late(
     _GOES_ON
     % (
         "|when|while|for|on|about|because|how|where|who|why|my|our|but|so|before|prior|after|following|since|have|had|has"
@@ -43,7 +44,7 @@ GOES_ON: Final = re.compile(
     ),
     re.IGNORECASE,
 )
-_THE: Final = re.compile(r"\bthe\s+\Z", re.IGNORECASE)
+_THE: Final = compile_late(r"\bthe\s+\Z", re.IGNORECASE)
 ORDINALS: Final = ("first", "second", "third", "fourth")
 
 

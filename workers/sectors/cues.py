@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from engramq.schemas.patterns import compile_late
+
 Cues: TypeAlias = NDArray[np.float32]
 
 
@@ -191,15 +193,15 @@ REQUEST: Final = (
 
 # Cues describe short texts; of a long one the beginning says enough and bounds the cost.
 _CHARACTERS = 2_000
-_WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_WORD: Final = compile_late(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _BEFORE_IMPERATIVE: Final = frozenset(("always", "never", "don't", "first", "then", "please", "finally"))
-_CLAUSE: Final = re.compile(r"[.;:,!?–—]|\b(?:and|then|or|but)\b")
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
-_REACTION: Final = re.compile(rf"\W*(?:{REACTION})\b", re.IGNORECASE)
-_FIRST: Final = re.compile(r"\b(?:i|me|my|we|us|our)\b", re.IGNORECASE)
-_LISTED: Final = re.compile(r"(?m)^[ \t]*(?:\d+[.)]|[-*#])\s")
-_SMILE: Final = re.compile(r"[:;]-?[)(dp]|[\U0001F300-\U0001FAFF]|\b(?:lol|haha)")
-_CODE: Final = re.compile(r"```|[{}=<>]|\(\)|\b(?:def|select|import|return)\b")
+_CLAUSE: Final = compile_late(r"[.;:,!?–—]|\b(?:and|then|or|but)\b")
+_SENTENCE: Final = compile_late(r"(?<=[.!?])\s+")
+_REACTION: Final = compile_late(rf"\W*(?:{REACTION})\b", re.IGNORECASE)
+_FIRST: Final = compile_late(r"\b(?:i|me|my|we|us|our)\b", re.IGNORECASE)
+_LISTED: Final = compile_late(r"(?m)^[ \t]*(?:\d+[.)]|[-*#])\s")
+_SMILE: Final = compile_late(r"[:;]-?[)(dp]|[\U0001F300-\U0001FAFF]|\b(?:lol|haha)")
+_CODE: Final = compile_late(r"```|[{}=<>]|\(\)|\b(?:def|select|import|return)\b")
 
 
 class _Text:
@@ -218,7 +220,7 @@ class _Text:
 
 
 def _matches(pattern: str) -> Callable[[_Text], float]:
-    compiled = re.compile(rf"\b(?:{pattern})\b")
+    compiled = compile_late(rf"\b(?:{pattern})\b")
     return lambda text: float(min(4, len(compiled.findall(text.lower))))
 
 

@@ -5,8 +5,9 @@ The model of `wishes` was taught in English. Here a clause asks for something fo
 about somebody's habits has another order: only an order begins with the verb.
 """
 
-import re
 from typing import Final
+
+from engramq.schemas.patterns import compile_late
 
 _CHARACTERS: Final = 500  # in longer texts these words tell of something
 
@@ -91,13 +92,13 @@ _LEAD: Final = (
     r"[\W_]*(?:(?:bitte|und|aber|auch|merk dir|regel|hinweis|s['’]il (?:te|vous) pla[iî]t|et|mais|aussi|retiens|règle|"
     r"por favor|y|pero|también|recuerda|regla)\b[\s,:]*)*"
 )
-_WISH: Final = re.compile(_LEAD + "(?:" + "|".join(form for forms in _LANGUAGES.values() for form in forms) + ")")
-_ONCE: Final = re.compile(
+_WISH: Final = compile_late(_LEAD + "(?:" + "|".join(form for forms in _LANGUAGES.values() for form in forms) + ")")
+_ONCE: Final = compile_late(
     r"\b(?:heute|morgen|diesmal|jetzt gerade|aujourd['’]hui|demain|ce soir|cette fois|hoy|mañana|esta (?:vez|noche)|"
     r"sagte|sagt|dit|disait|dice|dijo|decía)\b"
 )
-_CLAUSE: Final = re.compile(r"(?<=[.!?;:])\s+|\n+|\s[-–]\s")
-_REQUEST: Final = re.compile(
+_CLAUSE: Final = compile_late(r"(?<=[.!?;:])\s+|\n+|\s[-–]\s")
+_REQUEST: Final = compile_late(
     r"\W*(?:(?:please|bitte|and|so|ok)\W+)*(?:can|could|would|will) you (?:please |always |never )"
 )
 

@@ -6,7 +6,6 @@ Such a wish may stand in the middle of a long question, of which the vector know
 clause, and what they say is the most that any clause does.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engramq.schemas.patterns import compile_late
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors.cues import BASE_VERBS, Cues
 from engramq.workers.sectors.forms import ABOUT_ANSWERS, CONJUNCTIONS, only_asks, says_wish
@@ -112,10 +112,12 @@ _OF_CLAUSES: Final[dict[str, str]] = {
     "asks": r"^\W*(?:how|what|why|which|when|where|who|do|does|did|is|are|can|could|should|would|will)\b",
     "about answers": rf"\b(?:{_ABOUT_ANSWERS})\b",
 }
-_PATTERNS: Final = tuple(re.compile(pattern) for pattern in _OF_CLAUSES.values())
-_SPLIT: Final = re.compile(r"(?<=[.!?;:])\s+|\n+|\s-\s|,\s+(?=(?:and|but|so|please|can|could|how|what|which|i|when)\b)")
+_PATTERNS: Final = tuple(compile_late(pattern) for pattern in _OF_CLAUSES.values())
+_SPLIT: Final = compile_late(
+    r"(?<=[.!?;:])\s+|\n+|\s-\s|,\s+(?=(?:and|but|so|please|can|could|how|what|which|i|when)\b)"
+)
 NAMES: Final = (*_OF_CLAUSES, "clauses", "only asks", "words", "acknowledges", "listed")
-_ACKNOWLEDGES: Final = re.compile(
+_ACKNOWLEDGES: Final = compile_late(
     r"\W*(?:got it|certainly|sure|understood|of course|absolutely|great choice|to \w+ \w+, |here (?:is|are)|"
     r"i'll|i will)\b"
 )
@@ -140,8 +142,8 @@ def wish_cues(content: str) -> Cues:
     )
 
 
-_GENERAL: Final = re.compile(rf"\b(?:{_ABOUT_ANSWERS}|{ABOUT_ANSWERS}|call me|address me|nenn mich)\b")
-_CONDITIONAL: Final = re.compile(
+_GENERAL: Final = compile_late(rf"\b(?:{_ABOUT_ANSWERS}|{ABOUT_ANSWERS}|call me|address me|nenn mich)\b")
+_CONDITIONAL: Final = compile_late(
     rf"\b(?:when|whenever|if|while|for|can you|could you|how|what|commits?|code|tests?|e?mails?|letters?|reports?|"
     rf"recipes?|advice|docs|files?|repos?|repositor(?:y|ies)|{CONJUNCTIONS})\b|\b(?:tabs|spaces|indent\w*)\b.* in \w"
 )
