@@ -9,9 +9,7 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import stat
-import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.session import probe
 from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign, replace_whole
 from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.ownership import remove_leftover
@@ -35,7 +34,8 @@ INITIAL_DATABASE, TEMPLATE = "postgres", "template1"  # of initdb; earlier homes
 LOG_KEPT = "8GB"
 
 INITDB_BOUND_S = 120.0
-PROBE_BOUND_S = 2.0
+CREATE_BOUND_S = 30.0
+NO_DATABASE, DATABASE_EXISTS = "3D000", "42P04"  # SQLSTATEs
 # Fast, then immediate (the next start replays the log), then by force.
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 # For one that hangs, or whose supervisor was killed: somebody waits. After SIGQUIT the server itself kills what has not
@@ -182,7 +182,7 @@ class Postgres:
     def is_ready(self) -> bool:
         """Whether a real connection succeeds; provides the database when the server answers that it is missing."""
         answer = probe(self.socket, OWNER_ROLE, DATABASE)
-        if answer == "3D000":
+        if answer == NO_DATABASE:
             self._provide_database()
             answer = probe(self.socket, OWNER_ROLE, DATABASE)
         return answer == "ready"
@@ -267,12 +267,14 @@ class Postgres:
 
     def _provide_database(self) -> None:
         """Give the empty database that initdb made our name: a copy of it would take .1 s and 8 MB."""
-        rename = f"--command=ALTER DATABASE {INITIAL_DATABASE} RENAME TO {DATABASE}"
-        done = process.run(self.by_caller("psql", "--no-psqlrc", f"--dbname={TEMPLATE}", rename), 30.0)
-        if f'database "{INITIAL_DATABASE}" does not exist' in done.stderr:  # somebody has dropped ours
-            done = process.run(self.by_caller("createdb", f"--maintenance-db={TEMPLATE}", DATABASE), 30.0)
-        if done.returncode != 0 and "already exists" not in done.stderr:
-            raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
+        answer = self._carry_out(f"ALTER DATABASE {INITIAL_DATABASE} RENAME TO {DATABASE}")
+        if answer == NO_DATABASE:  # somebody has dropped ours
+            answer = self._carry_out(f"CREATE DATABASE {DATABASE}")
+        if answer not in {"ready", DATABASE_EXISTS}:
+            raise DeployError("createdb_failed", f"The database cannot be made: PostgreSQL says {answer}.")
+
+    def _carry_out(self, statement: str) -> str:
+        return probe(self.socket, OWNER_ROLE, TEMPLATE, CREATE_BOUND_S, statement)
 
     def by_caller(self, program: str, *arguments: str) -> process.LaunchOrder:
         """A client of the server, run by this user itself: the server's account is no account that may log in."""
@@ -405,33 +407,6 @@ def _refuse_other_versions(data: Path) -> None:
         raise DeployError("old_cluster", what, mend)
     if int(text) > POSTGRESQL:
         raise DeployError("newer_cluster", what, "Install the release that made it, or a later one.")
-
-
-def probe(path: Path, role: str, database: str, bound_s: float = PROBE_BOUND_S) -> str:
-    """Open a session over the socket: "ready", "down" (nobody answers), or the SQLSTATE with which it was refused.
-
-    Speaks as much of the protocol (version 3.0) as that takes, so that no driver and no process is needed.
-    """
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(bound_s)
-            line.connect(str(path))
-            body = struct.pack("!i", 3 << 16) + b"".join(
-                part.encode() + b"\0" for part in ("user", role, "database", database, "")
-            )
-            line.sendall(struct.pack("!i", len(body) + 4) + body)
-            with line.makefile("rb") as stream:
-                while True:
-                    kind, length = struct.unpack("!ci", stream.read(5))
-                    payload = stream.read(length - 4)
-                    if kind == b"Z":
-                        line.sendall(b"X" + struct.pack("!i", 4))
-                        return "ready"
-                    if kind == b"E":
-                        fields = {field[:1]: field[1:] for field in payload.split(b"\0") if field}
-                        return fields.get(b"C", b"?????").decode()
-    except (OSError, struct.error):
-        return "down"
 
 
 def _environment() -> dict[str, str]:

@@ -16,6 +16,7 @@ from bench.servers import Servers, running_servers, start_servers
 from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.postgres import Postgres
 from engramq.deploy.local.embedded.redis import DAMAGED, Redis, find_binary
+from engramq.deploy.local.embedded.session import probe
 from engramq.deploy.local.home import DeployError, Home
 from tests.deploy.helpers import BOUND_S, OTHER, await_true, identity, needs_root
 
@@ -267,7 +268,7 @@ def test_the_socket_serves_nobody_else_even_where_its_folder_is_open(
         others = {OTHER, 65534, 1} | ({account} if account else set())
         for uid in others:
             assert postgres_answer(servers.postgres.socket, uid) == "28000", uid
-        assert postgres.probe(servers.postgres.socket, "engramq", "engramq") == "ready"
+        assert probe(servers.postgres.socket, "engramq", "engramq") == "ready"
         remember(servers)
     # A cluster that an account has goes on as that account.
     monkeypatch.undo()
@@ -279,7 +280,7 @@ def test_the_socket_serves_nobody_else_even_where_its_folder_is_open(
 def postgres_answer(address: Path, uid: int) -> str:
     """Return what the server answers a process of this user."""
     program = (
-        "import os, sys; from pathlib import Path; from engramq.deploy.local.embedded.postgres import probe\n"
+        "import os, sys; from pathlib import Path; from engramq.deploy.local.embedded.session import probe\n"
         "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))\n"
         "print(probe(Path(sys.argv[1]), 'engramq', 'engramq'))"
     )
@@ -360,11 +361,19 @@ def test_a_redis_binary_of_ones_own_is_used_and_a_wrong_one_refused_by_name() ->
 
 
 def test_probing_tells_a_missing_server_and_a_missing_database_apart(home: Home) -> None:
-    assert postgres.probe(home.postgres_sockets / ".s.PGSQL.5432", "engramq", "engramq") == "down"
+    assert probe(home.postgres_sockets / ".s.PGSQL.5432", "engramq", "engramq") == "down"
     with running_servers(home.path, fsync=False) as servers:
-        answers = [postgres.probe(servers.postgres.socket, "engramq", name) for name in ("engramq", "nonsense")]
+        answers = [probe(servers.postgres.socket, "engramq", name) for name in ("engramq", "nonsense")]
         assert answers == ["ready", "3D000"]
-        assert postgres.probe(servers.postgres.socket, "nobody", "engramq") == "28000"
+        assert probe(servers.postgres.socket, "nobody", "engramq") == "28000"
+
+
+def test_a_statement_is_carried_out_or_its_error_is_told(home: Home) -> None:
+    with running_servers(home.path, fsync=False) as servers:
+        statements = ("create database more", "create database more", "nonsense")
+        answers = [probe(servers.postgres.socket, "engramq", "template1", statement=text) for text in statements]
+        assert answers == ["ready", "42P04", "42601"]
+        assert probe(servers.postgres.socket, "engramq", "more") == "ready"
 
 
 def test_the_database_is_the_one_that_initdb_made_and_is_made_again_once_it_was_dropped(home: Home) -> None:
