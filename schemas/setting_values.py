@@ -253,22 +253,6 @@ def quotas(text: str) -> Quotas:
     return Quotas(**{name: integer(0, 10**15)(value) for name, value in pairs(text, Quotas._fields).items()})
 
 
-# By patterns, since a wrong URL has to be shown too: before the host, and in the query as libpq and redis-py take it.
-_BEFORE_HOST: Final = re.compile(r"(?<=://)([^/?#:@]*):[^/?#]*@")
-_STARS: Final = "***"
-_IN_QUERY: Final = re.compile(r"([?&][^=&#]*password=)[^&#]+", re.IGNORECASE)
-
-
-def without_password(address: str) -> str:
-    """Return the same address with the passwords, if any, starred out."""
-    return _IN_QUERY.sub(rf"\1{_STARS}", _BEFORE_HOST.sub(rf"\1:{_STARS}@", address))
-
-
-def can_be_used(address: str) -> bool:
-    """Say whether there is an address, with its password if it has one."""
-    return bool(address) and f":{_STARS}@" not in address and f"={_STARS}" not in address
-
-
 _RULE: Final = re.compile(r"(source_type|tag):(.{1,255})=(\d{1,5})([dh])", re.DOTALL)
 _UNITS: Final = {"d": "days", "h": "hours"}
 

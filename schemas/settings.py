@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from engramq.schemas import limits
 from engramq.schemas import setting_values as take
 from engramq.schemas.limits import LANES_MAX
+from engramq.schemas.passwords import without_password
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
 
 PREFIX: Final = "ENGRAMQ_"
@@ -347,7 +348,7 @@ def _parse(setting: Setting, text: str) -> Any:
     try:
         return setting.parse(text)
     except ValueError as problem:
-        shown = "its value" if setting.secret else repr(take.without_password(text))
+        shown = "its value" if setting.secret else repr(without_password(text))
         raise SettingsError(f"{setting.variable}: {shown} cannot be used: {problem}") from None
 
 

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from engramq.schemas.setting_values import without_password
+from engramq.schemas.passwords import without_password
 from engramq.telemetry.spans import Span, SpanKind, Value, recorded_by
 
 log = logging.getLogger(__name__)

@@ -5,10 +5,9 @@ Receipts are signed by a key that follows from the installation's, as the secret
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import UNSET
 
 from engramq.schemas import commands
@@ -24,6 +23,9 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.runner import Context, handles, handles_without_transaction
 from engramq.workers.trust import require_admin
 from engramq.workers.webhooks.sending import signing_key
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 EXTEND_EVERY_S: Final = 15.0
 BATCHES: Final = 10  # of entries without a place, that one receipt waits for
@@ -92,14 +94,16 @@ class Chaining:
             pass
 
 
-def _private_key(settings: Settings) -> Ed25519PrivateKey:
+def _private_key(settings: Settings) -> "Ed25519PrivateKey":
     """Raises EngramqError with `unavailable` where the installation has no key."""
     try:
         key = signing_key(settings)
     except SettingsError as problem:
         raise refuse(FaultCode.UNAVAILABLE, str(problem), recovery="Give all workers the same key.") from None
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - for receipts alone
+
     return Ed25519PrivateKey.from_private_bytes(key.derive(b"engramq receipts"))
 
 
-def _public_key(key: Ed25519PrivateKey) -> str:
+def _public_key(key: "Ed25519PrivateKey") -> str:
     return key.public_key().public_bytes_raw().hex()

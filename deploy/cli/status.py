@@ -23,7 +23,7 @@ from engramq.deploy.local.supervisor.stack import POSTGRES, REDIS
 from engramq.schemas import limits
 from engramq.schemas.checks import CHECKS, Check, CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode, count_of, memories
-from engramq.schemas.setting_values import can_be_used, without_password
+from engramq.schemas.passwords import can_be_used, without_password
 from engramq.schemas.settings import read_settings
 
 NEWS_S: Final = 30.0  # by which a message of a webhook is sent where all is well

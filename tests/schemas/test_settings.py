@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engramq.schemas.setting_values import Listening, Quotas, without_password
+from engramq.schemas.passwords import without_password
+from engramq.schemas.setting_values import Listening, Quotas
 from engramq.schemas.settings import GONE, PREFIX, SETTINGS, Jwt, SettingsError, read_settings
 from tests.architecture.source import ROOT
 

@@ -24,7 +24,7 @@ from engramq.deploy.local.settings import with_embedder
 from engramq.deploy.local.stack_hold import ask_status, connect
 from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.schemas.checks import Check, CheckName, at_home, failed, merged, passed
-from engramq.schemas.setting_values import can_be_used
+from engramq.schemas.passwords import can_be_used
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 
 _IDLE = "Nothing runs here. `engramq up` starts it, and so does a client."

@@ -17,14 +17,12 @@ from engramq.deploy.local.home import DeployError
 from engramq.deploy.local.ownership import remove_leftover
 from engramq.deploy.local.stack_hold import SERVING
 from engramq.deploy.local.supervisor.supervise import WATCH_S, Supervisor
-from engramq.schemas.settings import SETTINGS
 
 logger = logging.getLogger(__name__)
 
 LONGEST_LINE = 256 * 1024
 SEND_BOUND_S = 5.0
 _COMMANDS = ("command", "backup")
-_DEFAULTS = {setting.variable: setting.default for setting in SETTINGS}
 
 
 class Control:
@@ -202,7 +200,12 @@ async def _send(writer: asyncio.StreamWriter, message: dict[str, object]) -> Non
 
 def _unusual(differing: list[str], *sides: Mapping[str, str]) -> list[str]:
     """Leave out the names that one side gives its default and the other does not name."""
-    return [name for name in differing if len({side.get(name, _DEFAULTS.get(name)) for side in sides}) > 1]
+    if not differing:
+        return []
+    from engramq.schemas.settings import SETTINGS  # noqa: PLC0415 - msgspec, all records: a third of a supervisor's start
+
+    defaults = {setting.variable: setting.default for setting in SETTINGS}
+    return [name for name in differing if len({side.get(name, defaults.get(name)) for side in sides}) > 1]
 
 
 def _refuse_any(differing: list[str], of: frozenset[str]) -> None:

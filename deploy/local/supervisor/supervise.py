@@ -18,7 +18,7 @@ from engramq.deploy.local.stack_hold import SERVING
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
 from engramq.deploy.local.supervisor.stack import Stack, SupervisedService, stop_order
 from engramq.deploy.local.supervisor.state import StateFile, end_predecessor
-from engramq.schemas.setting_values import without_password
+from engramq.schemas.passwords import without_password
 
 logger = logging.getLogger(__name__)
 

@@ -360,6 +360,19 @@ def test_a_redis_binary_of_ones_own_is_used_and_a_wrong_one_refused_by_name() ->
         find_binary({"ENGRAMQ_REDIS_BINARY": "/nowhere/redis-server"})
 
 
+def test_a_redis_binary_that_the_machine_cannot_run_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "valkey-server"
+    other.symlink_to(find_binary({"PATH": "/nowhere"}))
+    unusable = [tmp_path / "of-another-machine", tmp_path / "too-new"]
+    for path, content in zip(unusable, (b"\x7fELF", b"#!/bin/sh\nexit 127\n"), strict=True):
+        path.write_bytes(content)
+        path.chmod(0o755)
+    monkeypatch.setattr("engramq.deploy.local.embedded.redis._from_wheel", lambda: unusable)
+    assert find_binary({"PATH": str(tmp_path)}) == str(other)
+
+
 def test_probing_tells_a_missing_server_and_a_missing_database_apart(home: Home) -> None:
     assert probe(home.postgres_sockets / ".s.PGSQL.5432", "engramq", "engramq") == "down"
     with running_servers(home.path, fsync=False) as servers:

@@ -39,6 +39,12 @@ def request(home: Home, text: bytes) -> dict[str, Any]:
         return answer
 
 
+def test_a_supervisor_loads_little() -> None:
+    program = "import sys, engramq.deploy.local.supervisor.__main__; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"click", "msgspec", "engramq.schemas.settings"} & set(loaded)
+
+
 @pytest.mark.promise("OP-2")
 def test_many_clients_that_start_at_once_find_one_supervisor(home: Home, hold: Hold) -> None:
     with ThreadPoolExecutor(8) as starters:
