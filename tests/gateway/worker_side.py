@@ -15,6 +15,9 @@ from engramq.schemas.commands import (
     AuditList,
     Command,
     CommandReport,
+    CountFacets,
+    CountMemories,
+    FacetCounts,
     ForgetMemory,
     Forgotten,
     GetCommand,
@@ -27,9 +30,12 @@ from engramq.schemas.commands import (
     MemoryFound,
     MemoryList,
     MemoryStats,
+    MemoryTimeline,
     Ping,
     Pong,
     QueueDepth,
+    ReceiptKey,
+    ReceiptKeyShown,
     Reply,
     RestoreMemory,
     SearchMemories,
@@ -104,6 +110,9 @@ SCRIPT: dict[type[Command], Script] = {
     ),
     Ping: lambda command, _envelope: Pong(payload=command.payload),
     ListAudit: lambda _command, _envelope: AuditList(entries=[], next_cursor=None),
+    CountFacets: partial(_sampled, FacetCounts),
+    CountMemories: partial(_sampled, MemoryTimeline),
+    ReceiptKey: partial(_sampled, ReceiptKeyShown),
 }
 
 LIVES_S = 3_600  # what the signs of life are good for
@@ -144,7 +153,7 @@ class WorkerSide:
 
 @asynccontextmanager
 async def worker_side(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
-    """Run a scripted worker side for as long as the block lasts."""
+    """Run a scripted worker side for as long as the block lasts. A command that it has no answer to is an error."""
     redis = Redis.from_url(redis_url)
     side = WorkerSide(redis, keys)
     for of in keys.of.values():
@@ -154,6 +163,8 @@ async def worker_side(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
         yield side
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.wait([task])
         await side.redis.delete(*(of.alive for of in keys.of.values()))
         await redis.aclose()
+        if not task.cancelled():
+            task.result()
