@@ -14,14 +14,9 @@ from engramq.schemas.records import Candidate, CountedNode, GraphPreview, Memory
 
 # A record and the one that it is with fewer or more fields.
 IS_A: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    BriefMemory: Memory,
-    StoredMemory: Memory,
-    SimilarMemory: Memory,
-    CountedNode: NodeRef,
-    Candidate: NodeRef,
-    Neighbor: NodeRef,
-    GraphPreview: MemoryPreview,
-}
+    BriefMemory: Memory, StoredMemory: Memory, SimilarMemory: Memory, CountedNode: NodeRef, Candidate: NodeRef,
+    Neighbor: NodeRef, GraphPreview: MemoryPreview,
+}  # fmt: skip
 
 # Words with more than one shape: each shape that is allowed, and why. Everything else has one everywhere.
 DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
@@ -146,13 +141,9 @@ def shape_of(info: inspect.Type) -> set[str]:
 
 
 _PLAIN: Final[Mapping[type[Any], set[str]]] = {
-    inspect.StrType: {"text"},
-    inspect.LiteralType: {"text"},
-    inspect.IntType: {"number"},
-    inspect.FloatType: {"number"},
-    inspect.BoolType: {"boolean"},
-    inspect.AnyType: {"any"},
-}
+    inspect.StrType: {"text"}, inspect.LiteralType: {"text"}, inspect.IntType: {"number"},
+    inspect.FloatType: {"number"}, inspect.BoolType: {"boolean"}, inspect.AnyType: {"any"},
+}  # fmt: skip
 
 
 def words_of(info: inspect.Type) -> Iterator[str]:

@@ -39,40 +39,12 @@ MINIMAL: dict[str, dict[str, Any]] = {
 }
 
 NOT_TEXTS: list[Any] = [
-    None,
-    True,
-    5,
-    5.5,
-    [],
-    {},
-    ["x"],
-    "",
-    "   ",
-    "\n\t",
-    "\0",
-    "a\0b",
-    "\ud800",
-    "a\udfff",
-    "x" * 40_000,
-]
+    None, True, 5, 5.5, [], {}, ["x"], "", "   ", "\n\t", "\0", "a\0b", "\ud800", "a\udfff", "x" * 40_000,
+]  # fmt: skip
 NOT_NUMBERS: list[Any] = [
-    None,
-    True,
-    "one",
-    "NaN",
-    "1e999",
-    "0x1",
-    [],
-    {},
-    math.nan,
-    math.inf,
-    -math.inf,
-    -1,
-    -0.001,
-    1e308,
-    10**400,
+    None, True, "one", "NaN", "1e999", "0x1", [], {}, math.nan, math.inf, -math.inf, -1, -0.001, 1e308, 10**400,
     10**30,
-]
+]  # fmt: skip
 NOT_TIMES = ["yesterday", "2026-1-31", "2026-02-30", "2026-02-30T00:00:00", "2026-02-30T00:00:00Z", 1_700_000_000]
 NOT_IN_UTC = ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"]
 NOT_KEEPABLE = [{"a": "\0"}, {"\0": 1}, {"a": ["\ud800"]}, {"\udfff": 1}, {"a": math.nan}, {"a": [math.inf]}]

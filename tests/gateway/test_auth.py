@@ -15,46 +15,16 @@ from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide
 
 WRITES = {
-    "store_memory",
-    "supersede_memory",
-    "update_memory",
-    "forget_memory",
-    "restore_memory",
-    "graph_add_node",
-    "graph_add_edge",
-    "graph_delete_edge",
-    "graph_delete_node",
-    "reclassify_memory_sector",
-    "connect",
-    "disconnect",
-    "connect_by_query",
-    "connects",
-    "record_outcome",
-    "import_memories",
-    "share_memory",
-    "unshare_memory",
-}
+    "store_memory", "supersede_memory", "update_memory", "forget_memory", "restore_memory", "graph_add_node",
+    "graph_add_edge", "graph_delete_edge", "graph_delete_node", "reclassify_memory_sector", "connect", "disconnect",
+    "connect_by_query", "connects", "record_outcome", "import_memories", "share_memory", "unshare_memory",
+}  # fmt: skip
 VERIFIES = {"decide_proposal", "verify_memory", "memory_promote_to_trusted"}
 READS = {
-    "search_memories",
-    "list_recent_memories",
-    "list_contradictions",
-    "list_standing",
-    "survey_memories",
-    "get_memory",
-    "get_node_by_name",
-    "get_edge",
-    "graph_list_edges",
-    "graph_query_neighbors",
-    "graph_find_path",
-    "list_proposals",
-    "begin_session",
-    "get_breadcrumbs",
-    "guide",
-    "get_command",
-    "memory_stats",
-    "why",
-}
+    "search_memories", "list_recent_memories", "list_contradictions", "list_standing", "survey_memories",
+    "get_memory", "get_node_by_name", "get_edge", "graph_list_edges", "graph_query_neighbors", "graph_find_path",
+    "list_proposals", "begin_session", "get_breadcrumbs", "guide", "get_command", "memory_stats", "why",
+}  # fmt: skip
 ADMINISTERS = {"audit"}
 UNTRUSTED_WRITES = {"store_memory", "import_memories", "supersede_memory", "connect", "connects", "disconnect"}
 UNTRUSTED_MAY = READS | ADMINISTERS | UNTRUSTED_WRITES

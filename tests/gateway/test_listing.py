@@ -34,13 +34,9 @@ PROFILES: Final = ["everyday", "graph", "full", "core", "get_edge,record_outcome
 TYPES: Final = {"object", "array", "string", "integer", "number", "boolean"}
 OF_EVERY_SCHEMA: Final = {"type", "description", "default"}
 OF_TYPE: Final[Mapping[str, set[str]]] = {
-    "object": {"properties", "required"},
-    "array": {"items"},
-    "string": {"enum"},
-    "integer": {"minimum", "maximum"},
-    "number": {"minimum", "maximum"},
-    "boolean": set(),
-}
+    "object": {"properties", "required"}, "array": {"items"}, "string": {"enum"}, "integer": {"minimum", "maximum"},
+    "number": {"minimum", "maximum"}, "boolean": set(),
+}  # fmt: skip
 NOT_EMPTY: Final = ("get_edge", ("source_name", "target_name", "relation"))
 
 
@@ -100,34 +96,11 @@ def test_only_a_parameter_of_the_tool_is_listed_as_not_empty() -> None:
 
 
 SELF_EXPLAINING: Final = {
-    "add_tags",
-    "remove_tags",
-    "command_id",
-    "cursor",
-    "max_chars",
-    "order",
-    "detail",
-    "edge_id",
-    "end_node",
-    "idempotency_key",
-    "limit",
-    "name",
-    "node_id",
-    "node_name",
-    "proposal_id",
-    "decision",
-    "reason",
-    "session",
-    "source_name",
-    "speaker",
-    "start_node",
-    "target_name",
-    "valid_from",
-    "valid_until",
-    "stored_since",
-    "stored_until",
-    "until",
-}
+    "add_tags", "remove_tags", "command_id", "cursor", "max_chars", "order", "detail", "edge_id", "end_node",
+    "idempotency_key", "limit", "name", "node_id", "node_name", "proposal_id", "decision", "reason", "session",
+    "source_name", "speaker", "start_node", "target_name", "valid_from", "valid_until", "stored_since",
+    "stored_until", "until",
+}  # fmt: skip
 WHEN: Final = re.compile(r"\bCall it\b")
 WHEN_NOT: Final = re.compile(r"\. (?:Not|If|For|To|Without|Before an edge|Right after|Your own|A write that)\b|, not ")
 

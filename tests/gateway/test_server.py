@@ -75,13 +75,9 @@ async def test_a_refusal_by_a_worker_reaches_the_client_with_its_recovery(client
     workers.script = {kind: (lambda _c, _e: fault) for kind in workers.script}
     body = await call(client, "supersede_memory", **MINIMAL["supersede_memory"])
     assert body == {
-        "status": "error",
-        "code": "self_loop",
-        "error": "It cannot replace itself.",
-        "recovery": "Give two.",
-        "memory_id": "m",
-        "command_id": workers.seen[0].id,
-    }
+        "status": "error", "code": "self_loop", "error": "It cannot replace itself.", "recovery": "Give two.",
+        "memory_id": "m", "command_id": workers.seen[0].id,
+    }  # fmt: skip
 
 
 async def test_what_a_caller_may_expect_is_no_error(client: Client, workers: WorkerSide) -> None:
@@ -160,14 +156,10 @@ async def test_memories_and_statistics_can_be_read_as_resources(client: Client, 
 @pytest.mark.parametrize(
     "uri",
     [
-        "engramq://nothing",
-        "engramq://memory/",
-        "engramq://memory/%20",
-        "engramq://guide/",
-        "engramq://guide/nothing",
-        "file:///etc/passwd",
+        "engramq://nothing", "engramq://memory/", "engramq://memory/%20", "engramq://guide/",
+        "engramq://guide/nothing", "file:///etc/passwd",
     ],
-)
+)  # fmt: skip
 async def test_an_unknown_resource_is_not_found(client: Client, uri: str) -> None:
     with pytest.raises(MCPError, match="Resource not found") as refused:
         await client.read_resource(uri)
@@ -230,12 +222,8 @@ async def test_the_listing_shows_types_bounds_defaults_and_an_example(client: Cl
                 assert schema["type"] == "string"  # whatever it is, it gets an answer that names the sectors
     store = {tool.name: tool for tool in (await client.list_tools()).tools}["store_memory"].input_schema["properties"]
     assert store["confidence"] == {
-        "description": "How sure you are",
-        "type": "number",
-        "minimum": 0,
-        "maximum": 1,
-        "default": 1.0,
-    }
+        "description": "How sure you are", "type": "number", "minimum": 0, "maximum": 1, "default": 1.0,
+    }  # fmt: skip
     assert (store["source"]["enum"], store["source"]["default"]) == (["extracted", "explicit"], "extracted")
     assert "default" not in store["session"]
     assert store["sector"]["enum"] == ["emotional", "episodic", "semantic", "procedural", "reflective"]

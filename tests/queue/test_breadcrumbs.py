@@ -210,21 +210,10 @@ async def test_references_mean_the_last_stored_and_the_nth_recalled(bus: Bus, br
     await ping(bus, "recalled x y")
     await ping(bus, "stored z")
     expected = {
-        "@stored": "z",
-        "@recalled[0]": "x",
-        "@recalled[1]": "y",
-        "@recalled[2]": None,
-        "@recalled[-1]": None,
-        "@recalled[01]": None,
-        "@recalled[٣]": None,
-        "@recalled": None,
-        "@recalled[0]x": None,
-        "@recalled[0]\n": None,
-        "@stored ": None,
-        "@other": None,
-        "an-id": "an-id",
-        "": "",
-    }
+        "@stored": "z", "@recalled[0]": "x", "@recalled[1]": "y", "@recalled[2]": None, "@recalled[-1]": None,
+        "@recalled[01]": None, "@recalled[٣]": None, "@recalled": None, "@recalled[0]x": None, "@recalled[0]\n": None,
+        "@stored ": None, "@other": None, "an-id": "an-id", "": "",
+    }  # fmt: skip
     assert {ref: await breadcrumbs.resolve(ref, *WHOSE) for ref in expected} == expected
 
 

@@ -69,14 +69,9 @@ async def test_letters_are_listed_and_shown_without_content_unless_that_is_asked
     code, out, _ = await terminal("dead", "list", "--json", "--namespace", "default_user", "--kind", "embedding")
     (told,) = [json.loads(line) for line in out.splitlines()]
     assert {name: told[name] for name in ("id", "kind", "command", "namespace", "principal", "tries", "error")} == {
-        "id": mine.id,
-        "kind": "embedding",
-        "command": "store_memory",
-        "namespace": "default_user",
-        "principal": "ada",
-        "tries": 5,
-        "error": "WorkerDied",
-    }
+        "id": mine.id, "kind": "embedding", "command": "store_memory", "namespace": "default_user",
+        "principal": "ada", "tries": 5, "error": "WorkerDied",
+    }  # fmt: skip
     assert (await terminal("dead", "list", "--kind", "sectors"))[2] == "engramq dead: there are none\n"
     assert (await terminal("dead", "list", "--kind", "nonsense"))[0] == 2
 

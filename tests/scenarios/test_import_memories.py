@@ -260,12 +260,8 @@ async def test_an_untrusted_principal_brings_in_what_is_kept_apart_and_changes_o
         assert "until somebody else vouches" in body["notice"]
         receipts = await receipts_of(crawler, body)
         assert [receipt.get("field") for receipt in receipts] == [
-            "external_id",
-            "external_id",
-            None,
-            "partition",
-            "verification",
-        ]
+            "external_id", "external_id", None, "partition", "verification",
+        ]  # fmt: skip
         for memory in (trusted, research):
             found = await owner.call("get_memory", memory_id=memory["id"], include_untrusted=True)
             assert found["memory"]["content"] == memory["content"]

@@ -13,23 +13,9 @@ from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
 # Of ranked results, of what is not whole, untrusted or private.
 SOMETIMES = {
-    "score",
-    "similarity",
-    "via",
-    "explain",
-    "truncated",
-    "passage",
-    "part",
-    "parts",
-    "followed_by",
-    "untrusted",
-    "warning",
-    "relevance",
-    "relevance_of",
-    "differs_from",
-    "visibility",
-    "of_another",
-}
+    "score", "similarity", "via", "explain", "truncated", "passage", "part", "parts", "followed_by", "untrusted",
+    "warning", "relevance", "relevance_of", "differs_from", "visibility", "of_another",
+}  # fmt: skip
 
 
 @pytest.mark.promise("MT-1", "MT-2", "MT-12")

@@ -264,22 +264,11 @@ def test_a_command_that_is_misspelt_is_told_the_one_that_is_meant(capsys: pytest
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        ("start", "up"),
-        ("stop", "down"),
-        ("add", "store"),
-        ("find", "search"),
-        ("delete", "forget"),
-        ("edit", "supersede"),
-        ("help", "--help"),
-        ("version", "--version"),
-        ("dump", "export"),
-        ("load", "import"),
-        ("upgrade", "migrate"),
-        ("rename", "projects rename"),
-        ("memories", "list"),
-        ("count", "projects"),
+        ("start", "up"), ("stop", "down"), ("add", "store"), ("find", "search"), ("delete", "forget"),
+        ("edit", "supersede"), ("help", "--help"), ("version", "--version"), ("dump", "export"), ("load", "import"),
+        ("upgrade", "migrate"), ("rename", "projects rename"), ("memories", "list"), ("count", "projects"),
     ],
-)
+)  # fmt: skip
 def test_what_people_type_first_is_answered_with_the_right_command(
     typed: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -198,12 +198,8 @@ DEAD: dict[str, Any] = {
     "recovery": "Tell the operator.",
 }
 AWAY: dict[str, Any] = {
-    "status": "error",
-    "code": "unavailable",
-    "error": "No answer.",
-    "recovery": "Later.",
-    "retry_after_s": 0.01,
-}
+    "status": "error", "code": "unavailable", "error": "No answer.", "recovery": "Later.", "retry_after_s": 0.01,
+}  # fmt: skip
 
 
 def test_a_write_that_has_failed_for_good_is_not_tried_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,13 +22,9 @@ from tests.deploy.importing import exports
 pytestmark = pytest.mark.promise("SN-3")
 
 OBSIDIAN, BASIC, CLAUDE, CHATGPT, MEM0, GRAPH = (
-    ForeignFormat.OBSIDIAN,
-    ForeignFormat.BASIC_MEMORY,
-    ForeignFormat.CLAUDE,
-    ForeignFormat.CHATGPT,
-    ForeignFormat.MEM0,
-    ForeignFormat.MCP_MEMORY,
-)
+    ForeignFormat.OBSIDIAN, ForeignFormat.BASIC_MEMORY, ForeignFormat.CLAUDE, ForeignFormat.CHATGPT,
+    ForeignFormat.MEM0, ForeignFormat.MCP_MEMORY,
+)  # fmt: skip
 
 
 def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[Entry]:  # noqa: B008 - frozen

@@ -24,13 +24,9 @@ def test_a_fact_of_graphiti_holds_from_when_to_when_it_says(tmp_path: Path) -> N
     found = read(more_exports.WRITERS[ForeignFormat.GRAPHITI](tmp_path), ForeignFormat.GRAPHITI)
     was, holds, said = rows(found)
     assert was == {
-        "content": "Ada lives in Bergen",
-        "external_id": "graphiti:f1",
-        "occurred_at": "2026-01-10T10:00:05Z",
-        "valid_from": "2024-01-10T10:00:00Z",
-        "valid_until": "2026-02-01T00:00:00Z",
-        "tags": ["LIVES_IN"],
-    }
+        "content": "Ada lives in Bergen", "external_id": "graphiti:f1", "occurred_at": "2026-01-10T10:00:05Z",
+        "valid_from": "2024-01-10T10:00:00Z", "valid_until": "2026-02-01T00:00:00Z", "tags": ["LIVES_IN"],
+    }  # fmt: skip
     assert ("valid_from" in holds, "valid_until" in holds) == (True, False)
     assert (said["speaker"], said["thread"], said["source_type"]) == ("user", "graphiti:g1", "conversation")
     assert nodes(found) == [("Ada", "Person"), ("Bergen", "Entity"), ("Oslo", "Entity")]
@@ -223,12 +219,8 @@ def test_of_supermemory_the_newest_version_comes_in_and_documents(tmp_path: Path
     ]
     assert sorted(left_out(found).values()) == [1, 1]
     document: dict[str, Any] = {
-        "id": "d",
-        "customId": "page-7",
-        "title": "Kettles",
-        "content": "Blue kettles.",
-        "type": "text",
-    }
+        "id": "d", "customId": "page-7", "title": "Kettles", "content": "Blue kettles.", "type": "text",
+    }  # fmt: skip
     file = tmp_path / "documents.json"
     file.write_text(
         json.dumps({"documents": [document | {"containerTags": ["shop"], "createdAt": "2026-01-01T00:00:00Z"}]})

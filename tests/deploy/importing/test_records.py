@@ -63,15 +63,10 @@ def test_a_file_is_told_by_its_content(data: bytes, encoding: str, pack: Callabl
 @pytest.mark.parametrize(
     ("name", "row_format"),
     [
-        ("a.csv", RowFormat.CSV),
-        ("a.TSV.gz", RowFormat.CSV),
-        ("a.b.jsonl.xz", RowFormat.JSONL),
-        ("a.ndjson", RowFormat.JSONL),
-        ("a.json", None),
-        ("a.gz", None),
-        ("a", None),
+        ("a.csv", RowFormat.CSV), ("a.TSV.gz", RowFormat.CSV), ("a.b.jsonl.xz", RowFormat.JSONL),
+        ("a.ndjson", RowFormat.JSONL), ("a.json", None), ("a.gz", None), ("a", None),
     ],
-)
+)  # fmt: skip
 def test_a_name_tells_the_format(name: str, row_format: RowFormat | None) -> None:
     assert format_by_name(Path(name)) is row_format
 

@@ -317,12 +317,8 @@ def test_after_a_kill_of_everything_the_servers_are_back_and_no_lock_is_stale(ho
     held = hold("command", "servers")
     after = status_of(home)
     assert {each["name"]: each["state"] for each in after["services"]} == {
-        "postgres": "ready",
-        "redis": "ready",
-        "migrate": "done",
-        "worker": "ready",
-        "gateway": "ready",
-    }
+        "postgres": "ready", "redis": "ready", "migrate": "done", "worker": "ready", "gateway": "ready",
+    }  # fmt: skip
     assert held.addresses["database_url"].startswith("postgresql://engramq_worker@")
     for name in ("postgres", "redis"):
         pid = service(home, name)["pid"]

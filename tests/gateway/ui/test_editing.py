@@ -23,12 +23,8 @@ async def test_a_memory_is_written_once_with_all_that_is_said_of_it(here: Served
     assert NEW in listed.reader.links
     page = await browser.get(NEW)
     said = {
-        "sector": "procedural",
-        "speaker": "Bea",
-        "occurred_at": "2026-01-31",
-        "thread": "handbook",
-        "position": "3",
-    }
+        "sector": "procedural", "speaker": "Bea", "occurred_at": "2026-01-31", "thread": "handbook", "position": "3",
+    }  # fmt: skip
     said |= {"project": "rover", "confidence": "0.5", "valid_from": "2026-01-01", "new_tags": "tea, green tea"}
     for _ in range(2):
         stored = await browser.send(page, LIST, content="Boil the water.\r\nThen wait.", **said)
@@ -37,12 +33,9 @@ async def test_a_memory_is_written_once_with_all_that_is_said_of_it(here: Served
     assert stored.path == f"{LIST}/{memory['id']}"
     assert memory["content"] == "Boil the water.\nThen wait."
     assert {name: memory[name] for name in ("sector", "sector_source", "source", "created_by", "partition")} == {
-        "sector": "procedural",
-        "sector_source": "manual",
-        "source": "explicit",
-        "created_by": "ada",
+        "sector": "procedural", "sector_source": "manual", "source": "explicit", "created_by": "ada",
         "partition": "trusted",
-    }
+    }  # fmt: skip
     assert (memory["tags"], memory["position"], memory["confidence"]) == (["tea", "green tea"], 3, 0.5)
 
 

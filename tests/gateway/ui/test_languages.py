@@ -188,14 +188,10 @@ def test_a_reason_of_many_parts_takes_no_longer_than_its_text(text: str) -> None
 @pytest.mark.parametrize(
     ("wanted", "accepted", "language"),
     [
-        ("", "", "en"),
-        ("", "de-AT,de;q=0.9,en;q=0.8", "de"),
-        ("", "fr,en;q=0.5", "en"),
-        ("", "fr;q=0.9, DE", "de"),
-        ("en", "de", "en"),
-        ("../x", "de", "de"),
+        ("", "", "en"), ("", "de-AT,de;q=0.9,en;q=0.8", "de"), ("", "fr,en;q=0.5", "en"), ("", "fr;q=0.9, DE", "de"),
+        ("en", "de", "en"), ("../x", "de", "de"),
     ],
-)
+)  # fmt: skip
 def test_the_choice_counts_then_the_browser_then_english(wanted: str, accepted: str, language: str) -> None:
     assert choose_language(wanted, accepted, read_messages()) == language
 

@@ -14,19 +14,9 @@ from tests.gateway.ui.conftest import WHO, Served, constitutive_edge
 pytestmark = pytest.mark.promise("OP-12")
 
 PAGES = (
-    "/ui",
-    "/ui/more",
-    "/ui/facets",
-    "/ui/system",
-    "/ui/memories",
-    "/ui/graph",
-    "/ui/inbox",
-    "/ui/consent",
-    "/ui/imports",
-    "/ui/audit",
-    "/ui/tokens",
-    "/ui/contradictions",
-)
+    "/ui", "/ui/more", "/ui/facets", "/ui/system", "/ui/memories", "/ui/graph", "/ui/inbox", "/ui/consent",
+    "/ui/imports", "/ui/audit", "/ui/tokens", "/ui/contradictions",
+)  # fmt: skip
 
 
 async def test_every_page_answers_an_admin_with_and_without_content(here: Served) -> None:
