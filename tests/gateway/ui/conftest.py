@@ -98,6 +98,16 @@ async def here(settings: Settings) -> AsyncIterator[Served]:
         yield made
 
 
+@pytest.fixture
+async def agent(here: Served) -> Agent:
+    return await here.agent("ada")
+
+
+@pytest.fixture
+async def browser(here: Served) -> Browser:
+    return await here.browser("ada")
+
+
 async def constitutive_edge(agent: Agent) -> dict[str, Any]:
     """Add an edge that only two principals together may change."""
     return await agent.call(

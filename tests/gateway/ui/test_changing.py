@@ -18,8 +18,7 @@ LIST = "/ui/memories"
 CHANGES = "/ui/changes"
 
 
-async def test_new_words_supersede_with_all_that_is_said_and_audited(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_new_words_supersede_with_all_that_is_said_and_audited(agent: Agent, browser: Browser) -> None:
     said = {"speaker": "Bea", "project": "rover", "tags": ["port", "a, b"], "metadata": {"from": "wiki"}, "position": 0}
     said |= {"evidence": [{"path": "deploy/proxy.conf", "lines": "3-9"}]}
     stored = await agent.call("store_memory", content="The port is 80", sector="procedural", thread="ops", **said)
@@ -38,8 +37,7 @@ async def test_new_words_supersede_with_all_that_is_said_and_audited(here: Serve
     assert again.path == done.path, "a form that is sent twice changes once"
 
 
-async def test_new_words_cite_no_memory_that_was_erased(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_new_words_cite_no_memory_that_was_erased(agent: Agent, browser: Browser) -> None:
     grounds = [(await agent.store(content))["id"] for content in ("The proxy listens", "The firewall is open")]
     old = await agent.store("The port is 80", evidence=[{"memory_id": ground} for ground in grounds])
     await agent.call("forget_memory", memory_id=grounds[0], erase=True)
@@ -59,9 +57,8 @@ async def test_new_words_cite_no_memory_that_was_erased(here: Served) -> None:
     ],
 )
 async def test_new_words_that_are_sent_again_after_a_refusal_are_there_once(
-    here: Served, monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode
 ) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
     page = await browser.get(path)
     with monkeypatch.context() as meanwhile:
@@ -103,9 +100,8 @@ async def contents_of(agent: Agent) -> list[str]:
 
 
 async def test_new_words_that_are_stored_late_supersede_once_they_are_sent_again(
-    here: Served, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
     page = await browser.get(path)
     waits = await reword_late(browser, page, path, monkeypatch, "The port is 443")
@@ -116,9 +112,8 @@ async def test_new_words_that_are_stored_late_supersede_once_they_are_sent_again
 
 
 async def test_words_that_are_corrected_while_they_are_stored_late_leave_the_last_ones_alone(
-    here: Served, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
     page = await browser.get(path)
     for words in ("The port is 443", "The port is 4443"):
@@ -130,9 +125,8 @@ async def test_words_that_are_corrected_while_they_are_stored_late_leave_the_las
 
 
 async def test_words_that_are_stored_late_are_there_once_though_the_memory_has_changed_meanwhile(
-    here: Served, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     old_id = (await agent.store("The port is 80"))["id"]
     path = f"{LIST}/{old_id}"
     page = await browser.get(path)
@@ -146,9 +140,10 @@ async def test_words_that_are_stored_late_are_there_once_though_the_memory_has_c
     assert [(memory["content"], memory["tags"]) for memory in kept] == [("The port is 443", ["net"])]
 
 
-async def test_words_sent_again_from_a_page_of_before_leave_those_that_replaced_them(here: Served) -> None:
+async def test_words_sent_again_from_a_page_of_before_leave_those_that_replaced_them(
+    agent: Agent, browser: Browser
+) -> None:
     """The time at which it ends stays as it was given, so that the digest is the same once it is superseded."""
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     path = f"{LIST}/{(await agent.store('The port is 80', valid_until='2100-01-01T00:00:00Z'))['id']}"
     page = await browser.get(path)
     await browser.send(page, f"{path}/reword", content="The port is 443")
@@ -158,9 +153,8 @@ async def test_words_sent_again_from_a_page_of_before_leave_those_that_replaced_
 
 
 async def test_late_words_that_have_their_place_meanwhile_are_replaced_by_the_last_ones(
-    here: Served, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     old_id = (await agent.store("The port is 80"))["id"]
     path = f"{LIST}/{old_id}"
     page = await browser.get(path)
@@ -201,8 +195,7 @@ async def test_of_two_who_edit_the_same_words_the_second_is_told_and_loses_nothi
     assert (long.status, "x" * 40_000 in long.text) == (400, True), "what was typed is not lost"
 
 
-async def test_many_are_tagged_and_archived_and_the_filters_stay(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_many_are_tagged_and_archived_and_the_filters_stay(here: Served, agent: Agent, browser: Browser) -> None:
     for number in range(3):
         await agent.call("store_memory", content=f"Fact {number}", project="rover")
     await agent.call("store_memory", content="Elsewhere")
@@ -223,8 +216,7 @@ async def test_many_are_tagged_and_archived_and_the_filters_stay(here: Served) -
     assert not (await (await here.browser("reader")).get(LIST)).has_form(action)
 
 
-async def test_an_action_on_many_asks_first_and_is_taken_back_from_its_result(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_an_action_on_many_asks_first_and_is_taken_back_from_its_result(agent: Agent, browser: Browser) -> None:
     for content, project in (("Fact 0", "rover"), ("Fact 1", "rover"), ("Elsewhere", None)):
         await agent.store(content, project=project)
     page = await browser.get(LIST)
@@ -242,8 +234,7 @@ async def test_an_action_on_many_asks_first_and_is_taken_back_from_its_result(he
     assert len(await agent.recent(project="*")) == 3
 
 
-async def test_a_list_of_archived_ones_restores_many(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_list_of_archived_ones_restores_many(agent: Agent, browser: Browser) -> None:
     for number in range(2):
         memory = await agent.store(f"Fact {number}")
         await agent.call("forget_memory", memory_id=memory["id"])
@@ -255,8 +246,7 @@ async def test_a_list_of_archived_ones_restores_many(here: Served) -> None:
 
 
 @pytest.mark.parametrize("had", ["a", "A"])
-async def test_undo_takes_no_tag_off_what_had_it_before(here: Served, had: str) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_undo_takes_no_tag_off_what_had_it_before(agent: Agent, browser: Browser, had: str) -> None:
     await agent.store("Had it", tags=[had])
     await agent.store("Had none")
     page, action = await browser.get(LIST), f"{LIST}/many"
@@ -269,8 +259,7 @@ async def test_undo_takes_no_tag_off_what_had_it_before(here: Served, had: str) 
     assert {memory["content"]: memory.get("tags") or [] for memory in kept} == {"Had it": [had], "Had none": []}
 
 
-async def test_a_tag_in_other_letters_does_not_come_back_in_those_of_the_form(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_tag_in_other_letters_does_not_come_back_in_those_of_the_form(agent: Agent, browser: Browser) -> None:
     for content, tag in (("Written so", "tea"), ("Written otherwise", "Tea")):
         await agent.store(content, tags=[tag])
     page = await browser.get(LIST)
@@ -281,8 +270,7 @@ async def test_a_tag_in_other_letters_does_not_come_back_in_those_of_the_form(he
     assert len(undo.fields["chosen"].split()) == 1
 
 
-async def test_what_left_the_list_meanwhile_is_left_alone(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_what_left_the_list_meanwhile_is_left_alone(agent: Agent, browser: Browser) -> None:
     ids = [(await agent.store(f"Fact {number}", project="rover"))["id"] for number in range(3)]
     page = await browser.get(LIST, project="rover")
     await agent.call("update_memory", memory_id=ids[0], project="other")
@@ -291,8 +279,7 @@ async def test_what_left_the_list_meanwhile_is_left_alone(here: Served) -> None:
     assert "1 more stand in this list no longer and are left alone." in asked.text
 
 
-async def test_tags_are_removed_from_many(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_tags_are_removed_from_many(agent: Agent, browser: Browser) -> None:
     await agent.call("store_memory", content="Fact", tags=["a", "b", "c"])
     page = await browser.get(LIST)
     action = f"{LIST}/many"
@@ -305,8 +292,7 @@ async def test_tags_are_removed_from_many(here: Served) -> None:
 
 
 @pytest.mark.promise("PV-2")
-async def test_many_are_shared_as_they_were_seen(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_many_are_shared_as_they_were_seen(agent: Agent, browser: Browser) -> None:
     contents = ("Seen", "Changed meanwhile", "Long " + "x" * 400)
     ids = [(await agent.store(content, visibility="private"))["id"] for content in contents]
     page = await browser.get(LIST)
@@ -349,9 +335,8 @@ async def test_the_inbox_archives_many(here: Served) -> None:
     assert ("2 memories are archived." in done.text, "Nothing waits." in done.text) == (True, True)
 
 
-async def test_a_standing_wish_is_ended_by_a_button(here: Served) -> None:
+async def test_a_standing_wish_is_ended_by_a_button(agent: Agent, browser: Browser) -> None:
     """From issue 28."""
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     wish = (await agent.call("store_memory", content="Always answer in metric units", standing=True))["stored"]["id"]
     page = await browser.get("/ui/standing")
     assert "metric units" in page.text
@@ -361,8 +346,9 @@ async def test_a_standing_wish_is_ended_by_a_button(here: Served) -> None:
     assert (await agent.call("list_standing"))["count"] == 0
 
 
-async def test_what_changed_since_the_last_look_is_shown_until_it_is_said_to_be_seen(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_what_changed_since_the_last_look_is_shown_until_it_is_said_to_be_seen(
+    here: Served, agent: Agent, browser: Browser
+) -> None:
     first = (await agent.call("store_memory", content="First fact"))["stored"]["id"]
     await agent.call("update_memory", memory_id=first, speaker="Bea")
     for _ in range(2):
@@ -398,10 +384,9 @@ async def _done_to_many(browser: Browser, page: Shown, verdict: str, **words: st
     ("verdict", "words"), [("archive", {}), ("tag", {"new_tags": 'old; "net", port'}), ("share", {})]
 )
 async def test_an_action_on_many_is_one_entry_of_the_audit_and_taken_back_from_there(
-    here: Served, verdict: str, words: dict[str, str]
+    agent: Agent, browser: Browser, verdict: str, words: dict[str, str]
 ) -> None:
     """Finding N1 of newcomers: 25 memories were archived without a way back."""
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     visibility = {"visibility": "private"} if verdict == "share" else {}
     for number in range(3):
         await agent.store(f"The port of bakery {number} is 80", project="bakery", tags=["net"], **visibility)
@@ -425,8 +410,9 @@ async def test_an_action_on_many_is_one_entry_of_the_audit_and_taken_back_from_t
     assert await look() == before
 
 
-async def test_what_changed_since_is_left_alone_when_an_action_on_many_is_taken_back(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_what_changed_since_is_left_alone_when_an_action_on_many_is_taken_back(
+    agent: Agent, browser: Browser
+) -> None:
     ids = [(await agent.store(f"The port of bakery {number} is 80"))["id"] for number in range(3)]
     await _done_to_many(browser, await browser.get(LIST), "archive")
     await agent.call("restore_memory", memory_id=ids[0])
@@ -444,8 +430,7 @@ async def test_what_changed_since_is_left_alone_when_an_action_on_many_is_taken_
     assert (gone.status, "does not say when it was" in gone.text) == (400, True)
 
 
-async def test_a_later_verdict_stays_when_promotions_are_taken_back(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_later_verdict_stays_when_promotions_are_taken_back(agent: Agent, browser: Browser) -> None:
     ids = [(await agent.store(f"Bakery {number} is open", source_type="web"))["id"] for number in range(2)]
     await _done_to_many(browser, await browser.get(LIST, partition="untrusted"), "promote")
     await agent.call("verify_memory", memory_id=ids[0], verification="approved")
@@ -459,9 +444,8 @@ async def test_a_later_verdict_stays_when_promotions_are_taken_back(here: Served
     assert {one["state"] for one in read} == {"archived"}
 
 
-async def test_the_audit_offers_no_way_back_from_what_is_back_or_erased(here: Served) -> None:
+async def test_the_audit_offers_no_way_back_from_what_is_back_or_erased(agent: Agent, browser: Browser) -> None:
     """From findings of newcomers: Restore stood beside memories that were restored, and erased."""
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     back, erased, hidden = [(await agent.store(f"Fact {number}"))["id"] for number in range(3)]
     for memory_id in (back, erased, hidden):
         await agent.call("forget_memory", memory_id=memory_id)

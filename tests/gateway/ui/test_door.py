@@ -104,9 +104,8 @@ async def test_signing_out_ends_a_copied_cookie_too(here: Served) -> None:
 
 
 @needs_root
-async def test_a_cookie_that_another_account_has_taken_opens_nothing(here: Served) -> None:
+async def test_a_cookie_that_another_account_has_taken_opens_nothing(here: Served, browser: Browser) -> None:
     """Security finding 9: browsers send the cookie to every port of the host, so to servers of other accounts too."""
-    browser = await here.browser("ada")
     cookie = f"{COOKIE}={browser.client.cookies[COOKIE]}"
 
     async def location(uid: int) -> tuple[int, bool]:
@@ -173,8 +172,7 @@ async def test_queues_which_are_those_of_all_namespaces_are_for_administrators(h
         assert "Everything works" in text or "It works" in text
 
 
-async def test_every_answer_carries_the_policy_and_no_page_is_kept(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_every_answer_carries_the_policy_and_no_page_is_kept(browser: Browser) -> None:
     shown = await browser.get("/ui")
     files = [
         given[name]
@@ -193,8 +191,7 @@ async def test_every_answer_carries_the_policy_and_no_page_is_kept(here: Served)
     assert "http" not in POLICY
 
 
-async def test_no_markup_has_a_script_a_style_or_an_address_elsewhere(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_no_markup_has_a_script_a_style_or_an_address_elsewhere(here: Served, browser: Browser) -> None:
     await (await here.agent("ada")).store("Ada drinks tea")
     for path, method, _ in VIEWS:
         if method == "POST" or "{" in path or path.endswith("data"):

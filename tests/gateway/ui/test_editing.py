@@ -9,7 +9,9 @@ from engramq.gateway.ui.request import FORM_BYTES
 from engramq.schemas import limits
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import FaultCode, refuse
+from tests.gateway.ui.browsing import Browser
 from tests.gateway.ui.conftest import Served
+from tests.scenarios.stage import Agent
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -17,8 +19,7 @@ NEW = "/ui/memories/new"
 LIST = "/ui/memories"
 
 
-async def test_a_memory_is_written_once_with_all_that_is_said_of_it(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_memory_is_written_once_with_all_that_is_said_of_it(agent: Agent, browser: Browser) -> None:
     listed = await browser.get(LIST)
     assert NEW in listed.reader.links
     page = await browser.get(NEW)
@@ -39,8 +40,7 @@ async def test_a_memory_is_written_once_with_all_that_is_said_of_it(here: Served
     assert (memory["tags"], memory["position"], memory["confidence"]) == (["tea", "green tea"], 3, 0.5)
 
 
-async def test_what_is_wrong_in_a_new_memory_is_said_and_nothing_typed_is_lost(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_what_is_wrong_in_a_new_memory_is_said_and_nothing_typed_is_lost(here: Served, browser: Browser) -> None:
     page = await browser.get(NEW)
     refused = await browser.send(page, LIST, content="Tea is green", occurred_at="some day", speaker="Bea")
     assert (refused.status, "occurred_at" in refused.text, "Tea is green" in refused.text) == (400, True, True)
@@ -70,8 +70,7 @@ def refuse_calls(monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode) ->
     monkeypatch.setattr(Service, "call", call)
 
 
-async def test_a_memory_may_be_as_long_as_its_field(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_memory_may_be_as_long_as_its_field(agent: Agent, browser: Browser) -> None:
     long = "語" * limits.CONTENT_CHARS  # each is sent as nine bytes
     tags = [f"{number:02}{'語' * (limits.NAME_CHARS - 2)}" for number in range(limits.TAGS)]
     stored = await browser.send(await browser.get(NEW), LIST, content=long, new_tags=",".join(tags))
@@ -95,9 +94,10 @@ async def test_only_those_who_are_signed_in_send_long_forms(here: Served) -> Non
     assert (other.status, f"at most {FORM_BYTES} bytes" in other.text) == (400, True)
 
 
-async def test_a_form_that_has_stored_other_words_is_shown_again_and_stores_these_too(here: Served) -> None:
+async def test_a_form_that_has_stored_other_words_is_shown_again_and_stores_these_too(
+    agent: Agent, browser: Browser
+) -> None:
     """Store, Back, edit, Store: the browser sends the key of the first time with other words."""
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     page = await browser.get(NEW)
     assert (await browser.send(page, LIST, content="Tea is green")).status == 200
     again = await browser.send(page, LIST, content="Tea is black", speaker="Bea", new_tags="tea")
@@ -116,9 +116,8 @@ async def test_a_form_that_has_stored_other_words_is_shown_again_and_stores_thes
     [FaultCode.RATE_LIMITED, FaultCode.QUOTA_EXCEEDED, FaultCode.OVERLOADED, FaultCode.UNAVAILABLE, FaultCode.INTERNAL],
 )
 async def test_nothing_typed_is_lost_by_any_refusal(
-    here: Served, monkeypatch: pytest.MonkeyPatch, code: FaultCode
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, code: FaultCode
 ) -> None:
-    browser = await here.browser("ada")
     page = await browser.get(NEW)
     with monkeypatch.context() as meanwhile:
         refuse_calls(meanwhile, "store_memory", code)
@@ -133,8 +132,7 @@ async def test_nothing_typed_is_lost_by_any_refusal(
     assert "The memory is stored." in stored.text
 
 
-async def test_what_is_said_of_a_memory_is_corrected_and_the_trail_has_it(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_what_is_said_of_a_memory_is_corrected_and_the_trail_has_it(agent: Agent, browser: Browser) -> None:
     tags = ["a, with comma", "old"]
     told = {"speaker": "Bea", "thread": "t1", "confidence": 0.25}
     memory_id = (await agent.store("The office is in Porto", tags=tags, **told))["id"]
@@ -162,9 +160,8 @@ async def test_what_is_said_of_a_memory_is_corrected_and_the_trail_has_it(here: 
 @pytest.mark.parametrize("tool", ["update_memory", "get_memory"])
 @pytest.mark.parametrize("code", [FaultCode.RATE_LIMITED, FaultCode.FORBIDDEN, FaultCode.UNAVAILABLE])
 async def test_no_refusal_loses_a_correction(
-    here: Served, monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode
 ) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     memory_id = (await agent.store("The office is in Porto", tags=["old", "tea"], speaker="Bea"))["id"]
     path = f"{LIST}/{memory_id}"
     page = await browser.get(path)
@@ -180,8 +177,7 @@ async def test_no_refusal_loses_a_correction(
 
 
 @pytest.mark.promise("TP-29")
-async def test_a_correction_does_not_undo_what_somebody_else_has_corrected(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_correction_does_not_undo_what_somebody_else_has_corrected(agent: Agent, browser: Browser) -> None:
     memory_id = (await agent.store("The office is in Porto", speaker="Bea"))["id"]
     path = f"{LIST}/{memory_id}"
     page = await browser.get(path)
@@ -197,8 +193,7 @@ async def test_a_correction_does_not_undo_what_somebody_else_has_corrected(here:
     assert (memory.get("speaker"), memory["thread"]) == ("Cay", "t2")
 
 
-async def test_fields_for_a_project_offer_those_that_there_are(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_fields_for_a_project_offer_those_that_there_are(here: Served, browser: Browser) -> None:
     await (await here.agent("ada")).store("of the rover", project='ro"ver')
     await (await here.agent("researcher")).store("of the zebra", project="zebra")
     options = await browser.get("/ui/projects")
@@ -211,9 +206,8 @@ async def test_fields_for_a_project_offer_those_that_there_are(here: Served) -> 
         assert {given.get("list") for given in fields} == {lists[0]["id"]}, path
 
 
-async def test_a_memory_that_another_replaces_says_so_and_can_be_restored(here: Served) -> None:
+async def test_a_memory_that_another_replaces_says_so_and_can_be_restored(agent: Agent, browser: Browser) -> None:
     """From findings of newcomers: a replacement was told as new words that are stored."""
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     old, new = await agent.store("The port is 8081"), await agent.store("Since May the port is 8082")
     place = f"{LIST}/{old['id']}"
     done = await browser.send(await browser.get(place), f"{place}/replace", new_memory_id=new["id"])

@@ -31,7 +31,7 @@ from engramq.workers.tenants import export
 from engramq.workers.tenants.export import ExportChoice
 from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
-from tests.scenarios.stage import until
+from tests.scenarios.stage import Agent, until
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -82,8 +82,9 @@ async def begun(browser: Browser, page: Shown, **values: str) -> AsyncIterator[A
         yield response.aiter_bytes()
 
 
-async def test_the_file_is_that_of_the_command_and_its_progress_is_told(here: Served, settings: Settings) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_the_file_is_that_of_the_command_and_its_progress_is_told(
+    here: Served, agent: Agent, browser: Browser, settings: Settings
+) -> None:
     first = (await agent.call("store_memory", content="Ada drinks tea"))["stored"]["id"]
     second = (await agent.call("store_memory", content="Ada drinks oolong, a tea"))["stored"]["id"]
     await agent.call("connect", source=first, target=second, relation="elaborates")
@@ -113,8 +114,9 @@ async def test_the_file_is_that_of_the_command_and_its_progress_is_told(here: Se
     assert {entry["actor"] for entry in audit["entries"]} == {"ada"}
 
 
-async def test_one_project_is_sent_as_a_folder_of_notes(here: Served, settings: Settings, tmp_path: Path) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_one_project_is_sent_as_a_folder_of_notes(
+    agent: Agent, browser: Browser, settings: Settings, tmp_path: Path
+) -> None:
     await agent.store("# Oven\n\nBake at 230", project="bakery", tags=["howto"])
     await agent.store("The shop opens at nine", project="shop")
     old = await agent.store("Bake at 210", project="bakery")
@@ -137,8 +139,7 @@ async def test_one_project_is_sent_as_a_folder_of_notes(here: Served, settings: 
     assert entry["new"] == {"project": "bakery"}
 
 
-async def test_other_formats_are_sent_and_what_nobody_knows_is_refused(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_other_formats_are_sent_and_what_nobody_knows_is_refused(agent: Agent, browser: Browser) -> None:
     await agent.store("Ada drinks tea", project="house")
     page = await browser.get(IMPORTS)
     file = (await browser.send(page, EXPORTS, format="mem0")).response
@@ -167,8 +168,7 @@ async def test_a_browser_that_stops_the_download_frees_the_worker(here: Served, 
     assert "The export broke off." in (await browser.get(progress_of(page))).text
 
 
-async def test_a_file_is_not_taken_for_whole_when_its_worker_fails(here: Served, gate: Gate) -> None:
-    browser = await here.browser("ada")
+async def test_a_file_is_not_taken_for_whole_when_its_worker_fails(browser: Browser, gate: Gate) -> None:
     page = await browser.get(IMPORTS)
     gate.fails = True
     async with begun(browser, page) as parts:
@@ -179,8 +179,9 @@ async def test_a_file_is_not_taken_for_whole_when_its_worker_fails(here: Served,
     assert "The export broke off." in (await browser.get(progress_of(page))).text
 
 
-async def test_an_archive_that_breaks_off_has_no_end_and_nobody_writes_one_later(here: Served, gate: Gate) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_an_archive_that_breaks_off_has_no_end_and_nobody_writes_one_later(
+    agent: Agent, browser: Browser, gate: Gate
+) -> None:
     await agent.store("Ada drinks tea")
     page = await browser.get(IMPORTS)
     gate.first, gate.fails = 2, True
@@ -194,8 +195,9 @@ async def test_an_archive_that_breaks_off_has_no_end_and_nobody_writes_one_later
     gc.collect()  # what an archive raises while it is collected fails the test
 
 
-async def test_the_page_names_the_command_for_more_than_it_holds(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_the_page_names_the_command_for_more_than_it_holds(
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for project in ("house", "shop"):
         await agent.store(f"The key of the {project} is blue", project=project)
     page = await browser.get(IMPORTS)
@@ -210,8 +212,9 @@ async def test_the_page_names_the_command_for_more_than_it_holds(here: Served, m
     assert "For so large a file" in (await browser.get(progress_of(page))).text
 
 
-async def test_what_a_format_holds_until_its_end_comes_in_pieces(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_what_a_format_holds_until_its_end_comes_in_pieces(
+    agent: Agent, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = [f"The key of the {room} is blue" for room in ("hall", "shop", "yard")]
     for text in texts:
         await agent.store(text, project="house")

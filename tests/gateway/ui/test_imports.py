@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from engramq.schemas.limits import BODY_BYTES
-from tests.gateway.ui.browsing import Shown
+from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
+from tests.scenarios.stage import Agent
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -30,8 +31,7 @@ def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_rows_are_imported_with_their_counts_and_first_rejections(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_rows_are_imported_with_their_counts_and_first_rejections(agent: Agent, browser: Browser) -> None:
     page = await browser.get(IMPORTS)
     done = await browser.upload(page, IMPORTS, "notes.jsonl", ROWS, project="kitchen")
     assert (done.status, "notes.jsonl" in done.text, "The import has ended." in done.text) == (200, True, True)
@@ -44,8 +44,7 @@ async def test_rows_are_imported_with_their_counts_and_first_rejections(here: Se
     assert tiles(again) == {"read": "4", "stored": "0", "updated": "0", "skipped": "2", "rejected": "2"}
 
 
-async def test_what_another_program_exports_is_known_and_what_it_lacks_is_counted(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_what_another_program_exports_is_known_and_what_it_lacks_is_counted(browser: Browser) -> None:
     page = await browser.get(IMPORTS)
     graph = [
         {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["drinks tea"]},
@@ -61,8 +60,7 @@ async def test_what_another_program_exports_is_known_and_what_it_lacks_is_counte
     assert tiles(chosen)["stored"] == "1"
 
 
-async def test_a_german_reader_sees_why_rows_were_rejected_and_what_was_left_out(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_a_german_reader_sees_why_rows_were_rejected_and_what_was_left_out(browser: Browser) -> None:
     browser.client.headers["accept-language"] = "de"
     page = await browser.get(IMPORTS)
     done = await browser.upload(page, IMPORTS, "notes.jsonl", ROWS)
@@ -73,8 +71,7 @@ async def test_a_german_reader_sees_why_rows_were_rejected_and_what_was_left_out
     assert "1 leere Beobachtung" in blank.text, blank.text
 
 
-async def test_a_file_that_cannot_be_imported_says_why(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_a_file_that_cannot_be_imported_says_why(browser: Browser) -> None:
     page = await browser.get(IMPORTS)
     own = b'{"type": "engramq.export", "version": 1}\n'
     for name, content, said in (

@@ -32,7 +32,8 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.memories.quotas import UNITS
 from engramq.workers.search.relevance import KINDS
 from tests.architecture.source import ROOT
-from tests.gateway.ui.conftest import Served
+from tests.gateway.ui.browsing import Browser
+from tests.scenarios.stage import Agent
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -219,8 +220,7 @@ def test_a_piece_may_begin_and_end_within_a_tag() -> None:
     ]
 
 
-async def test_a_german_page_stays_german_and_goes_back(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_german_page_stays_german_and_goes_back(agent: Agent, browser: Browser) -> None:
     await agent.store("Ada drinks tea")
     browser.client.headers["accept-language"] = "de-DE,de;q=0.9"
     page = await browser.get("/ui/memories")
@@ -235,9 +235,8 @@ async def test_a_german_page_stays_german_and_goes_back(here: Served) -> None:
     assert (refused.status, "no such language" in refused.text) == (400, True)
 
 
-async def test_a_german_reader_meets_no_english_label(here: Served) -> None:
+async def test_a_german_reader_meets_no_english_label(agent: Agent, browser: Browser) -> None:
     """From findings of newcomers: facts, undo, actions, states and missing pages were English."""
-    agent, browser = await here.agent("ada"), await here.browser("ada")
     await agent.store("A forum says so", source_type="research")
     stored = await agent.store("Ada drinks tea")
     await agent.call("forget_memory", memory_id=stored["id"])

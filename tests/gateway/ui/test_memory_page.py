@@ -4,8 +4,9 @@ import anyio
 import pytest
 
 from tests.deploy.helpers import BOUND_S
-from tests.gateway.ui.browsing import Shown
+from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
+from tests.scenarios.stage import Agent
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -16,8 +17,7 @@ def back_of(page: Shown) -> str:
     return page.reader.elements[crumb + 1][1]["href"]
 
 
-async def test_a_memory_leads_back_to_the_list_it_was_opened_in(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_memory_leads_back_to_the_list_it_was_opened_in(agent: Agent, browser: Browser) -> None:
     place = f"/ui/memories/{(await agent.store('Ada drinks tea'))['id']}"
     for before, back in (
         (f"{browser.origin}/ui/memories?q=tea&state=archived", "/ui/memories?q=tea&state=archived"),
@@ -31,8 +31,7 @@ async def test_a_memory_leads_back_to_the_list_it_was_opened_in(here: Served) ->
         assert back_of(await browser.get(place)) == back
 
 
-async def test_a_memory_leads_back_to_its_list_after_actions_too(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_memory_leads_back_to_its_list_after_actions_too(agent: Agent, browser: Browser) -> None:
     place = f"/ui/memories/{(await agent.store('Ada drinks tea'))['id']}"
     listed = "/ui/memories?q=tea&project=a+b"
     browser.client.headers["referer"] = f"{browser.origin}{listed}"
@@ -50,8 +49,7 @@ async def test_a_memory_leads_back_to_its_list_after_actions_too(here: Served) -
         assert back_of(await browser.get(place, before=strange)) == "/ui/memories"
 
 
-async def test_only_trusted_memories_are_previewed_without_their_marks(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_only_trusted_memories_are_previewed_without_their_marks(here: Served, browser: Browser) -> None:
     for writer, said in (
         ("ada", "The pot is U+200B red supports"),
         ("researcher", "The **pot** is U+200B red untrusted"),
@@ -63,8 +61,7 @@ async def test_only_trusted_memories_are_previewed_without_their_marks(here: Ser
         assert page.text.count(said) == 2, "among what is related, and in its links"
 
 
-async def test_a_memory_says_in_whole_numbers_how_much_it_helped(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_memory_says_in_whole_numbers_how_much_it_helped(agent: Agent, browser: Browser) -> None:
     memory = (await agent.store("Ada drinks tea"))["id"]
     for _time in range(2):
         await agent.call("record_outcome", memory_ids=[memory], signal=0.9)

@@ -9,7 +9,9 @@ from engramq.gateway.ui import memories, start
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.auth.tokens import NewToken, create, revoke
+from tests.gateway.ui.browsing import Browser
 from tests.gateway.ui.conftest import WHO, Served, constitutive_edge
+from tests.scenarios.stage import Agent
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -19,8 +21,7 @@ PAGES = (
 )  # fmt: skip
 
 
-async def test_every_page_answers_an_admin_with_and_without_content(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_every_page_answers_an_admin_with_and_without_content(here: Served, browser: Browser) -> None:
     for _ in range(2):
         for path in PAGES:
             page = await browser.get(path)
@@ -34,8 +35,7 @@ async def test_every_page_answers_an_admin_with_and_without_content(here: Served
         await (await here.agent("researcher")).store("The web says tea is blue")
 
 
-async def test_a_search_shows_what_each_score_is_the_sum_of(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_search_shows_what_each_score_is_the_sum_of(agent: Agent, browser: Browser) -> None:
     for text in ("Ada drinks tea in the morning", "The engine needs coal", "Bob drinks coffee"):
         await agent.store(text)
     (best, *_) = await agent.search("what does Ada drink", explain=True, detail="full")
@@ -51,8 +51,7 @@ async def test_a_search_shows_what_each_score_is_the_sum_of(here: Served) -> Non
     assert sum(filter(None, best["explain"].values())) == pytest.approx(best["score"], abs=0.001)
 
 
-async def test_a_memory_shows_all_of_it_its_history_and_what_undoes_it(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_memory_shows_all_of_it_its_history_and_what_undoes_it(agent: Agent, browser: Browser) -> None:
     old = await agent.store("The office is in Porto", tags=["place"], metadata={"floor": 3}, speaker="Bea")
     new = await agent.store("The office is in Lisbon")
     await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
@@ -73,8 +72,9 @@ async def test_a_memory_shows_all_of_it_its_history_and_what_undoes_it(here: Ser
     assert read["memory"]["confidence"] == 1.0
 
 
-async def test_what_others_changed_since_is_not_set_back_from_a_list_of_changes(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_what_others_changed_since_is_not_set_back_from_a_list_of_changes(
+    here: Served, agent: Agent, browser: Browser
+) -> None:
     memory = (await agent.store("The office is in Porto"))["id"]
     await agent.call("update_memory", memory_id=memory, confidence=0.5)
     changes, action = await browser.get("/ui/audit"), f"/ui/memories/{memory}/set_back"
@@ -90,8 +90,7 @@ async def test_what_others_changed_since_is_not_set_back_from_a_list_of_changes(
     assert (await browser.send(changes, action)).status == 404
 
 
-async def test_erasing_takes_a_tick_and_then_leaves_nothing(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_erasing_takes_a_tick_and_then_leaves_nothing(agent: Agent, browser: Browser) -> None:
     memory = (await agent.store("Nobody may know this"))["id"]
     page, action = await browser.get(f"/ui/memories/{memory}"), f"/ui/memories/{memory}/erase"
     refused = await browser.send(page, action)
@@ -157,8 +156,7 @@ async def test_the_inbox_verifies_promotes_rejects_and_undoes(here: Served) -> N
     assert "Tea is red" in (await browser.get("/ui/memories")).text, "it is verified by its promotion"
 
 
-async def test_a_second_principal_consents_with_old_and_new_before_them(here: Served) -> None:
-    agent = await here.agent("ada")
+async def test_a_second_principal_consents_with_old_and_new_before_them(here: Served, agent: Agent) -> None:
     await constitutive_edge(agent)
     triple = {"source_name": "Finance", "target_name": "Refunds", "relation": "APPROVES"}
     asked = await agent.call("reclassify_memory_sector", new_sector="procedural", reason="a rule", **triple)
@@ -218,8 +216,7 @@ async def test_filters_pass_what_they_name(here: Served) -> None:
     assert any(given.get("value") == "yesterdayish" for _, given in wrong.reader.elements)
 
 
-async def test_lists_go_on_where_a_page_ends(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_lists_go_on_where_a_page_ends(agent: Agent, browser: Browser) -> None:
     await agent.call("import_memories", records=[{"content": f"Number {number:02}"} for number in range(30)])
     page = await browser.get("/ui/memories", tags="")
     more = [link for link in page.reader.links if "cursor=" in link]
@@ -231,8 +228,7 @@ async def test_lists_go_on_where_a_page_ends(here: Served) -> None:
     assert "ada 1 30 0 0 0" in imports.text
 
 
-async def test_the_graph_tells_its_nodes_and_edges_in_tables_and_as_data(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_the_graph_tells_its_nodes_and_edges_in_tables_and_as_data(agent: Agent, browser: Browser) -> None:
     for name in ("Engine", "Notes"):
         await agent.call("graph_add_edge", source_name="Ada", target_name=name, relation="WROTE")
     page = await browser.get("/ui/graph", node="Ada")
@@ -249,8 +245,7 @@ async def test_the_graph_tells_its_nodes_and_edges_in_tables_and_as_data(here: S
     assert (await browser.client.get("/ui/graph/data", params={"memory": "none"})).status_code == 404
 
 
-async def test_nodes_are_listed_by_name_page_after_page(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_nodes_are_listed_by_name_page_after_page(agent: Agent, browser: Browser) -> None:
     assert "There are no nodes yet" in (await browser.get("/ui/graph")).text
     names = [*(f"Part {number:02}" for number in range(60)), "50 % off_sale", "part a"]
     for name in names:
@@ -281,8 +276,7 @@ async def test_nodes_are_listed_by_name_page_after_page(here: Served) -> None:
     assert (await browser.get("/ui/graph", after="x", after_id="none")).status == 200
 
 
-async def test_the_audit_trail_undoes_a_deletion_in_the_graph(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_the_audit_trail_undoes_a_deletion_in_the_graph(agent: Agent, browser: Browser) -> None:
     edge = await agent.call("graph_add_edge", source_name="Ada", target_name="Engine", relation="DESIGNED")
     await agent.call("graph_delete_edge", edge_id=edge["edge_id"], reason="by mistake")
     page = await browser.get("/ui/audit", action="delete_edge")
@@ -294,8 +288,7 @@ async def test_the_audit_trail_undoes_a_deletion_in_the_graph(here: Served) -> N
     assert (await browser.get("/ui/audit", action="sneeze")).status == 400
 
 
-async def test_an_admin_makes_a_token_that_works_and_may_no_more_than_they(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_an_admin_makes_a_token_that_works_and_may_no_more_than_they(here: Served, browser: Browser) -> None:
     page = await browser.get("/ui/tokens")
     assert here.secrets["ada"] not in page.text
     made = await browser.send(page, "/ui/tokens", principal="new", scopes="read", days="7", label="for a test")
@@ -360,15 +353,13 @@ async def test_each_visitor_sees_and_does_what_their_token_may(here: Served) -> 
     assert "Ada drinks tea" in (await reader.get("/ui/memories")).text
 
 
-async def test_a_page_has_the_theme_that_was_chosen_and_no_other_word(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_a_page_has_the_theme_that_was_chosen_and_no_other_word(browser: Browser) -> None:
     for kept, told in (("dark", {"data-theme": "dark"}), ('"><b>', {})):
         browser.client.cookies.set("engramq_theme", kept)
         assert ("html", {"lang": "en", **told}) in (await browser.get("/ui/inbox")).reader.elements
 
 
-async def test_each_filter_that_counts_is_named_and_taken_away(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_each_filter_that_counts_is_named_and_taken_away(browser: Browser) -> None:
     page = await browser.get("/ui/memories", tags="tea", project="house", until="2026-01-02", superseded="1")
     away = [given["href"] for _, given in page.reader.elements if given.get("title") == "Take this filter away"]
     base = "/ui/memories?partition=trusted"
@@ -380,8 +371,7 @@ async def test_each_filter_that_counts_is_named_and_taken_away(here: Served) -> 
     assert ("details", {"class": "filters"}) in page.reader.elements, "the list is not pushed away"
 
 
-async def test_what_is_not_there_is_said_so(here: Served) -> None:
-    browser = await here.browser("ada")
+async def test_what_is_not_there_is_said_so(browser: Browser) -> None:
     for path in ("/ui/nothing", "/ui/memories/no-id", "/ui/memories/01a2049f-a8df-7000-a158-b088a877225a"):
         page = await browser.get(path)
         assert (path, page.status) == (path, 404)
@@ -398,8 +388,7 @@ async def test_what_is_not_there_is_said_so(here: Served) -> None:
 
 
 @pytest.mark.promise("PR-7")
-async def test_what_disagrees_is_listed_with_both_pieces_and_marked_at_hits(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_what_disagrees_is_listed_with_both_pieces_and_marked_at_hits(agent: Agent, browser: Browser) -> None:
     old = await agent.store("The lease of the <b>office</b> ends in\u2062 August")
     new = await agent.store("The lease of the <b>office</b> ends in December")
     page = await browser.get("/ui/contradictions")

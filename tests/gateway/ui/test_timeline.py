@@ -31,8 +31,9 @@ async def bars(browser: Browser, address: str = "") -> dict[str, str]:
     return {f"{title}{' chosen' if chosen else ''}": href for href, title, chosen, _ in BAR.findall(page.response.text)}
 
 
-async def test_a_bar_leads_to_the_memories_of_its_day_and_no_others(here: Served, database: Database) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_bar_leads_to_the_memories_of_its_day_and_no_others(
+    agent: Agent, browser: Browser, database: Database
+) -> None:
     await store_at(agent, database, "2026-03-30T23:59:59Z")
     await store_at(agent, database, "2026-04-01T00:00:00Z", 2, project="rover")
     await store_at(agent, database, "2026-04-02T10:00:00Z", 30, project="rover")
@@ -51,8 +52,9 @@ async def test_a_bar_leads_to_the_memories_of_its_day_and_no_others(here: Served
     assert refused.status == 400
 
 
-async def test_a_longer_time_has_bars_of_months_and_of_years(here: Served, database: Database) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_longer_time_has_bars_of_months_and_of_years(
+    agent: Agent, browser: Browser, database: Database
+) -> None:
     for at in ("2026-01-31T12:00:00Z", "2026-02-01T12:00:00Z", "2026-05-02T12:00:00Z"):
         await store_at(agent, database, at)
     months = await bars(browser)
@@ -76,8 +78,9 @@ async def test_everybody_counts_what_they_may_read_and_nothing_else(here: Served
     assert list(await bars(await here.browser("reader"), "partition=untrusted")) == ["2026-04-03: 1"]
 
 
-async def test_words_that_a_list_cuts_are_shown_whole_in_their_row(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_words_that_a_list_cuts_are_shown_whole_in_their_row(
+    here: Served, agent: Agent, browser: Browser
+) -> None:
     short = await agent.store("It is short")
     long = await agent.store("The tea of Ada. " * 40 + "And the\u200bend.")
     for path in (LIST, "/ui/changes"):
@@ -99,8 +102,7 @@ async def test_words_that_a_list_cuts_are_shown_whole_in_their_row(here: Served)
 
 
 @pytest.mark.promise("KN-6")
-async def test_a_bar_stands_where_a_memory_happened_and_the_list_agrees(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_a_bar_stands_where_a_memory_happened_and_the_list_agrees(agent: Agent, browser: Browser) -> None:
     await agent.store("The roof was mended", occurred_at="2019-05-02T23:30:00Z")
     days = await bars(browser)
     assert list(days) == ["2019-05-02: 1"]

@@ -3,8 +3,9 @@
 import pytest
 
 from engramq.workers.memories import contradictions
-from tests.gateway.ui.browsing import Shown
+from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
+from tests.scenarios.stage import Agent
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -14,8 +15,9 @@ LIST = "/ui/memories"
 @pytest.mark.parametrize(
     ("keep", "left"), [("later", ["December"]), ("earlier", ["August"]), ("both", ["December", "August"])]
 )
-async def test_of_two_that_contradict_each_other_one_is_kept_or_both(here: Served, keep: str, left: list[str]) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_of_two_that_contradict_each_other_one_is_kept_or_both(
+    agent: Agent, browser: Browser, keep: str, left: list[str]
+) -> None:
     for month in ("August", "December"):
         await agent.store(f"The lease of the office ends in {month}", project="office")
     page = await browser.get("/ui/contradictions", project="office")
@@ -35,8 +37,7 @@ async def test_of_two_that_contradict_each_other_one_is_kept_or_both(here: Serve
     assert (refused.status, "no decision" in refused.text) == (400, True)
 
 
-async def test_an_edit_is_undone_from_its_result(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_an_edit_is_undone_from_its_result(agent: Agent, browser: Browser) -> None:
     old = (await agent.store("The port is 80"))["id"]
     done = await browser.send(await browser.get(f"{LIST}/{old}"), f"{LIST}/{old}/reword", content="The port is 443.")
     new = done.path.removeprefix(f"{LIST}/")
@@ -55,8 +56,7 @@ async def test_an_edit_is_undone_from_its_result(here: Served) -> None:
     assert [memory["id"] for memory in (await agent.call("list_recent_memories"))["memories"]] == [third["id"]]
 
 
-async def test_every_correction_is_undone_from_its_result_or_offers_nothing(here: Served) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
+async def test_every_correction_is_undone_from_its_result_or_offers_nothing(agent: Agent, browser: Browser) -> None:
     first, second = [(await agent.store(f"Fact {number}", tags=["old"]))["id"] for number in "12"]
     address = f"{LIST}/{first}"
     for action, fields, undo in (
