@@ -92,12 +92,14 @@ async def site_of(gateway: Gateway, bounds: ConnectionBounds = BOUNDS) -> AsyncI
 
 
 @asynccontextmanager
-async def served(redis_url: str, keys: Keys) -> AsyncIterator[tuple[Site, WorkerSide]]:
+async def served(
+    redis_url: str, keys: Keys, reply_timeout_s: float = 5.0, bounds: ConnectionBounds = BOUNDS, **variables: str
+) -> AsyncIterator[tuple[Site, WorkerSide]]:
     """Serve a site, and what stands in for its workers, for as long as the block lasts."""
     async with (
         worker_side(redis_url, keys) as workers,
-        gateway_over(redis_url, keys) as gateway,
-        site_of(gateway) as site,
+        gateway_over(redis_url, keys, reply_timeout_s, **variables) as gateway,
+        site_of(gateway, bounds) as site,
     ):
         yield site, workers
 

@@ -19,9 +19,9 @@ from engramq.gateway.identity import local_peer
 from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, Connections
 from engramq.gateway.router import LARGE_BYTES
 from engramq.schemas.keys import Keys
+from tests.gateway import test_http as http
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import ERAS, Site, message, site_of
-from tests.gateway.worker_side import worker_side
 
 pytestmark = pytest.mark.promise("SE-14")
 
@@ -35,11 +35,7 @@ POST = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json
 async def served(
     redis_url: str, keys: Keys, bounds: ConnectionBounds = QUICK, auth: str = "none"
 ) -> AsyncIterator[Site]:
-    async with (
-        worker_side(redis_url, keys),
-        gateway_over(redis_url, keys, auth=auth) as gateway,
-        site_of(gateway, bounds) as site,
-    ):
+    async with http.served(redis_url, keys, bounds=bounds, auth=auth) as (site, _):
         yield site
         assert await site.alive()
 

@@ -11,10 +11,8 @@ from engramq.gateway.limits import FailureLimit
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import GUARDS
-from tests.gateway.conftest import gateway_over
-from tests.gateway.test_http import site_of
+from tests.gateway.test_http import served
 from tests.gateway.test_http_identity import METADATA, OPEN, guarded
-from tests.gateway.worker_side import worker_side
 
 # Names and origins behind a proxy.
 
@@ -123,11 +121,7 @@ async def test_no_answer_can_be_framed_embedded_or_taken_for_another_kind(
     """Security finding 11: an object of another site's page loaded where a node exists, and failed where none does."""
     paths = (*OPEN, "/metrics", "/mcp", "/nothing", "/v1/stats", "/v1/nothing", "/ui", "/ui/x")
     asked: list[dict[str, Any]] = [{}, {"host": "evil.example"}, {"origin": "http://evil.example"}]
-    async with (
-        worker_side(redis_url, keys),
-        gateway_over(redis_url, keys, auth=auth) as gateway,
-        site_of(gateway) as site,
-    ):
+    async with served(redis_url, keys, auth=auth) as (site, _):
         answers = [await site.exchange("GET", path, **headers) for path in paths for headers in asked]
         answers.append(await site.exchange("BREW", "/healthz"))
         answers += [await site.talk(b"nonsense\r\n\r\n"), await site.exchange("GET", "/healthz", x="a" * 70_000)]

@@ -92,8 +92,7 @@ async def test_each_token_sees_and_does_exactly_what_it_may(settings: Settings, 
         found = await researcher.store("A web page says the launch budget doubled")
         assert (ours["partition"], theirs["partition"], found["partition"]) == ("trusted", "trusted", "untrusted")
         assert (ours["created_by"], theirs["created_by"], found["created_by"]) == ("alice", "bob", "researcher")
-        refusal = await researcher.call("store_memory", content="x", partition="trusted")
-        assert refusal["code"] == "untrusted_source"
+        assert (await researcher.call("store_memory", content="x", partition="trusted"))["code"] == "untrusted_source"
 
         for reader in (alice, researcher, verifier):
             assert await reader.found("launch budget") == [ours["content"]]

@@ -11,11 +11,10 @@ from engramq.schemas.commands import TOOLS, Command, GetMemory, MemoryFound, Mem
 from engramq.schemas.faults import NOT_APPLIED, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import Thing
-from tests.gateway.conftest import gateway_over
 from tests.gateway.rest.requests import Rest
 from tests.gateway.test_arguments import MINIMAL
-from tests.gateway.test_http import Site, shared, site, site_of, workers
-from tests.gateway.worker_side import SCRIPT, WorkerSide, a_memory, worker_side
+from tests.gateway.test_http import Site, served, shared, site, workers
+from tests.gateway.worker_side import SCRIPT, WorkerSide, a_memory
 
 __all__ = ["shared", "site", "workers"]
 
@@ -93,11 +92,7 @@ async def test_what_is_not_there_is_404_with_the_reply_of_the_tool(rest: Rest, w
 
 @pytest.mark.promise("RC-7")
 async def test_a_write_that_is_not_answered_in_time_is_202(redis_url: str, keys: Keys) -> None:
-    async with (
-        worker_side(redis_url, keys) as workers,
-        gateway_over(redis_url, keys, 0.2) as gateway,
-        site_of(gateway) as site,
-    ):
+    async with served(redis_url, keys, 0.2) as (site, workers):
         for kind in SCRIPT:
             workers.script[kind] = lambda _command, _envelope: None
         rest = Rest(site.port)

@@ -7,11 +7,9 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.auth.tokens import NewToken
-from tests.gateway.conftest import gateway_over
 from tests.gateway.rest.requests import Rest
-from tests.gateway.test_http import site_of
+from tests.gateway.test_http import served as site_served
 from tests.gateway.test_identity_end_to_end import Served, served, settings
-from tests.gateway.worker_side import worker_side
 
 __all__ = ["settings"]
 
@@ -80,11 +78,7 @@ async def test_without_a_good_token_only_the_document_is_to_be_had(settings: Set
 
 @pytest.mark.promise("RC-7")
 async def test_a_caller_has_one_share_of_calls_whatever_the_door(redis_url: str, keys: Keys) -> None:
-    async with (
-        worker_side(redis_url, keys),
-        gateway_over(redis_url, keys, quotas="principal_calls=2") as gateway,
-        site_of(gateway) as site,
-    ):
+    async with site_served(redis_url, keys, quotas="principal_calls=2") as (site, _):
         rest = Rest(site.port)
         async with rest.http, Client(site.url) as client:
             assert (await rest.call("memory_stats", {})).status_code == 200
