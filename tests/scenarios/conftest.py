@@ -11,9 +11,10 @@ from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged
 
 
 @pytest.fixture
-def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
+def settings(request: pytest.FixtureRequest, database: Database, redis_url: str, key_prefix: str) -> Settings:
     """Settings with rare sweeps: they look at every namespace, and take a quarter of a test's CPU at 0.2 s."""
-    return stage_settings(database, redis_url, key_prefix, test_sweep_interval_s="5")
+    changes = getattr(request, "param", {"test_sweep_interval_s": "5"})  # see with_settings
+    return stage_settings(database, redis_url, key_prefix, **changes)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from mcp.client import Client
 
 from engramq.gateway.cursors import CursorSecret
@@ -56,6 +57,12 @@ class Agent:
         assert block.type == "text"
         assert json.loads(block.text) == result.structured_content
         return check_reply(tool, result.structured_content, is_error=bool(result.is_error))
+
+    async def refusal_of(self, tool: str, **arguments: Any) -> str:
+        """Make a call that is refused for a parameter, and return its name."""
+        body = await self.call(tool, **arguments)
+        assert body["status"] == "invalid_parameter", body
+        return str(body["field"])
 
     async def store(self, content: str, **arguments: Any) -> dict[str, Any]:
         """Store a memory and return it."""
@@ -135,6 +142,11 @@ def stage_settings(database: Database, redis_url: str, key_prefix: str, **change
         **changes,
     }
     return read_settings({f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()})
+
+
+def with_settings(**changes: str) -> pytest.MarkDecorator:
+    """Let the pipeline of a test have these settings, with those of `stage_settings`."""
+    return pytest.mark.parametrize("settings", [changes], indirect=True, ids=[""])
 
 
 @asynccontextmanager

@@ -192,8 +192,7 @@ async def test_breadcrumbs_follow_a_session_over_gateways_and_belong_to_their_pr
             "id"
         ] == second
         for nothing in ("@recalled[7]", "@nonsense"):
-            refused = await replica.call("get_memory", memory_id=nothing, session="zoo")
-            assert (refused["status"], refused["field"]) == ("invalid_parameter", "memory_id")
+            assert await replica.refusal_of("get_memory", memory_id=nothing, session="zoo") == "memory_id"
         assert (await stranger.call("get_breadcrumbs", session="zoo"))["session_memory_ids"] == []
         assert (await stranger.call("get_memory", memory_id="@stored", session="zoo"))["field"] == "memory_id"
         begun = await agent.call("begin_session", session="zoo")

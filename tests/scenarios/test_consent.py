@@ -113,22 +113,21 @@ async def test_a_second_principal_decides_from_the_list_alone(stage: Stage) -> N
 
 @pytest.mark.promise("OV-1")
 @pytest.mark.parametrize("max_chars", [500, 3_000, 200_000])
-async def test_a_cursor_leads_through_all_proposals(stage: Stage, max_chars: int) -> None:
-    async with agent_of(await stage.gateway()) as agent:
-        made = []
-        for number in range(7):
-            fact = {**FACT, "relation": f"R{number}"}
-            await agent.call("graph_add_edge", **fact, properties={**FLAG, "why": "because " * 60})
-            proposal = await agent.call("reclassify_memory_sector", **fact, new_sector="emotional")
-            made.append(proposal["proposal_id"])
-        seen: list[str] = []
-        page: dict[str, Any] = {"next_cursor": None}
-        while len(seen) < len(made) or page["next_cursor"] is not None:
-            cursor = {} if page["next_cursor"] is None else {"cursor": page["next_cursor"]}
-            page = await agent.call("list_proposals", state="pending", max_chars=max_chars, **cursor)
-            assert page["proposals"]
-            assert page["truncated"] is (page["next_cursor"] is not None)
-            seen += [item["proposal_id"] for item in page["proposals"]]
-        assert seen == made[::-1]
-        other = await agent.call("list_proposals", state="used", cursor="x" * 40)
-        assert (other["status"], other["field"]) == ("invalid_parameter", "cursor")
+async def test_a_cursor_leads_through_all_proposals(agent: Agent, max_chars: int) -> None:
+    made = []
+    for number in range(7):
+        fact = {**FACT, "relation": f"R{number}"}
+        await agent.call("graph_add_edge", **fact, properties={**FLAG, "why": "because " * 60})
+        proposal = await agent.call("reclassify_memory_sector", **fact, new_sector="emotional")
+        made.append(proposal["proposal_id"])
+    seen: list[str] = []
+    page: dict[str, Any] = {"next_cursor": None}
+    while len(seen) < len(made) or page["next_cursor"] is not None:
+        cursor = {} if page["next_cursor"] is None else {"cursor": page["next_cursor"]}
+        page = await agent.call("list_proposals", state="pending", max_chars=max_chars, **cursor)
+        assert page["proposals"]
+        assert page["truncated"] is (page["next_cursor"] is not None)
+        seen += [item["proposal_id"] for item in page["proposals"]]
+    assert seen == made[::-1]
+    other = await agent.call("list_proposals", state="used", cursor="x" * 40)
+    assert (other["status"], other["field"]) == ("invalid_parameter", "cursor")

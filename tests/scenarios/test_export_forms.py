@@ -16,7 +16,7 @@ from engramq.schemas.command_line import ExitCode
 from engramq.schemas.exports import ExportFormat, MemoryRecord
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
-from tests.scenarios.stage import Agent, agent_of, staged
+from tests.scenarios.stage import Agent
 from tests.scenarios.test_export_command import settings
 from tests.terminal import run_command
 
@@ -61,23 +61,22 @@ def without_ids(notes: dict[str, str]) -> dict[str, str]:
 
 
 async def test_a_folder_of_markdown_comes_back_as_it_went(
-    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    agent: Agent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, again = tmp_path / "notes", tmp_path / "again"
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        await fill(agent)
-        assert await run_command("export", folder, "--format", "markdown") == ExitCode.DONE
-        told = capsys.readouterr().err
-        for left_out in (
-            "archived memories (1)",
-            "memories that another one has replaced (1)",
-            "edges that hold no more (1)",
-        ):
-            assert left_out in told
-        for kind in ("markdown", "obsidian", "basic-memory"):
-            assert await run_command("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
-        assert "stored 0  skipped 9" in capsys.readouterr().out, "however it is read, it comes in once"
-        assert await run_command("export", again, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
+    await fill(agent)
+    assert await run_command("export", folder, "--format", "markdown") == ExitCode.DONE
+    told = capsys.readouterr().err
+    for left_out in (
+        "archived memories (1)",
+        "memories that another one has replaced (1)",
+        "edges that hold no more (1)",
+    ):
+        assert left_out in told
+    for kind in ("markdown", "obsidian", "basic-memory"):
+        assert await run_command("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
+    assert "stored 0  skipped 9" in capsys.readouterr().out, "however it is read, it comes in once"
+    assert await run_command("export", again, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
     assert without_ids(notes_in(again)) == without_ids(notes_in(folder))
     assert (folder.stat().st_mode & 0o777, len(notes_in(folder))) == (0o700, 9 + 3)
     assert "- LIVES_IN [[Oslo]]" in notes_in(folder)["things/Ada.md"]
@@ -85,16 +84,15 @@ async def test_a_folder_of_markdown_comes_back_as_it_went(
 
 
 async def test_what_somebody_adds_to_the_note_of_a_thing_comes_in_once(
-    settings: Settings, database: Database, tmp_path: Path
+    agent: Agent, database: Database, tmp_path: Path
 ) -> None:
     folder = tmp_path / "notes"
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        await fill(agent)
-        assert await run_command("export", folder, "--format", "markdown") == ExitCode.DONE
-        note = folder / "things" / "Ada.md"
-        note.write_text(f"{note.read_text()}- KNOWS [[Bea]]\n- [drink] Mint tea, never black #tea\n\nShe has a boat.\n")
-        for kind in ("markdown", "obsidian", "basic-memory"):
-            assert await run_command("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
+    await fill(agent)
+    assert await run_command("export", folder, "--format", "markdown") == ExitCode.DONE
+    note = folder / "things" / "Ada.md"
+    note.write_text(f"{note.read_text()}- KNOWS [[Bea]]\n- [drink] Mint tea, never black #tea\n\nShe has a boat.\n")
+    for kind in ("markdown", "obsidian", "basic-memory"):
+        assert await run_command("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
     added = "select content, tags from memories where tenant = tenant_of('other') and metadata ->> 'note' = 'Ada'"
     assert [(row["content"], row["tags"]) for row in database.rows(f"{added} order by content")] == [
         ("Ada\n\nShe has a boat.", None),
@@ -111,19 +109,16 @@ async def test_what_somebody_adds_to_the_note_of_a_thing_comes_in_once(
 
 
 async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
-    settings: Settings, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    agent: Agent, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        await fill(agent)
-        for kind, name in (("mem0", "mem0.json"), ("mcp-memory", "memory.jsonl")):
-            file = tmp_path / name
-            assert await run_command("export", file, "--format", kind) == ExitCode.DONE
-            told = capsys.readouterr().err
-            assert "private memories (1)" in told
-            assert "memories that nobody has looked through (1)" in told
-            assert await run_command("import", file, "--namespace", kind) == ExitCode.DONE, (
-                "its content tells the format"
-            )
+    await fill(agent)
+    for kind, name in (("mem0", "mem0.json"), ("mcp-memory", "memory.jsonl")):
+        file = tmp_path / name
+        assert await run_command("export", file, "--format", kind) == ExitCode.DONE
+        told = capsys.readouterr().err
+        assert "private memories (1)" in told
+        assert "memories that nobody has looked through (1)" in told
+        assert await run_command("import", file, "--namespace", kind) == ExitCode.DONE, "its content tells the format"
     (first, *_), several = json.loads((tmp_path / "mem0.json").read_text())["results"], 7
     assert (first["memory"], first["metadata"]["tags"]) == ("Ada likes mint tea", ["tea", "c++"])
     kept = "select count(*) as n from memories where tenant = tenant_of(%s) and partition = 'trusted'"
@@ -133,24 +128,23 @@ async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
 
 
 async def test_what_comes_back_vouches_for_nothing_by_itself(
-    settings: Settings, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    agent: Agent, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "notes"
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        wrong, promoted = await agent.store("Tea is red"), await agent.store("From the web", source_type="web")
-        await agent.call("verify_memory", memory_id=wrong["id"], verification="rejected")
-        await agent.call("verify_memory", memory_id=promoted["id"], verification="verified")
-        await agent.call("memory_promote_to_trusted", record_id=promoted["id"])
-        evidence = [{"memory_id": promoted["id"]}, {"path": "tea.md"}]
-        await agent.store("Made of it", evidence=evidence)
-        await agent.store("For me alone", visibility="private")
-        for kind, name in (("markdown", folder), ("mem0", tmp_path / "a.json"), ("mcp-memory", tmp_path / "a.jsonl")):
-            assert await run_command("export", name, "--format", kind) == ExitCode.DONE
-            assert "rejected memories (1)" in capsys.readouterr().err
-            for file in [name] if name.is_file() else [*name.rglob("*.md")]:
-                assert "Tea is red" not in file.read_text()
-        (folder / "Claim.md").write_text('---\nengramq: "{\\"verification\\": \\"approved\\"}"\n---\nBelieve me\n')
-        assert await run_command("import", folder, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
+    wrong, promoted = await agent.store("Tea is red"), await agent.store("From the web", source_type="web")
+    await agent.call("verify_memory", memory_id=wrong["id"], verification="rejected")
+    await agent.call("verify_memory", memory_id=promoted["id"], verification="verified")
+    await agent.call("memory_promote_to_trusted", record_id=promoted["id"])
+    evidence = [{"memory_id": promoted["id"]}, {"path": "tea.md"}]
+    await agent.store("Made of it", evidence=evidence)
+    await agent.store("For me alone", visibility="private")
+    for kind, name in (("markdown", folder), ("mem0", tmp_path / "a.json"), ("mcp-memory", tmp_path / "a.jsonl")):
+        assert await run_command("export", name, "--format", kind) == ExitCode.DONE
+        assert "rejected memories (1)" in capsys.readouterr().err
+        for file in [name] if name.is_file() else [*name.rglob("*.md")]:
+            assert "Tea is red" not in file.read_text()
+    (folder / "Claim.md").write_text('---\nengramq: "{\\"verification\\": \\"approved\\"}"\n---\nBelieve me\n')
+    assert await run_command("import", folder, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
     (folder / "private" / "For me alone.md").read_text()
     kept = "select content, partition, source_type, verification, owner from memories where tenant = tenant_of('other')"
     assert {(row["verification"], row["owner"] is None) for row in database.rows(kept)} == {

@@ -28,7 +28,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
 from tests.conftest import Database
 from tests.scenarios.importing import bring_in, settings, stage
-from tests.scenarios.stage import Stage, agent_of, staged, until
+from tests.scenarios.stage import Agent, Stage, staged, until
 
 __all__ = ["settings", "stage"]
 
@@ -128,36 +128,34 @@ async def test_an_edited_file_doubles_nothing(
 
 
 async def test_a_row_that_changes_a_hidden_memory_is_reported(
-    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    agent: Agent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"content": "The office is in Lyon", "external_id": "office"}')
     assert await bring_in(file) == ExitCode.DONE
-    async with agent_of(await stage.gateway()) as agent:
-        (old,) = (await agent.call("list_recent_memories"))["memories"]
-        new = await agent.store("The office is in Nice")
-        await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
-        capsys.readouterr()
-        file.write_text('{"content": "The office is in Paris", "external_id": "office"}')
-        assert await bring_in(file, "--on-duplicate", "update") == ExitCode.DONE
-        said = capsys.readouterr()
-        assert "updated 1" in said.out
-        assert "1 updated row went in before, and the memory is hidden behind another" in said.err
-        assert await agent.recent() == ["The office is in Nice"]
+    (old,) = (await agent.call("list_recent_memories"))["memories"]
+    new = await agent.store("The office is in Nice")
+    await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
+    capsys.readouterr()
+    file.write_text('{"content": "The office is in Paris", "external_id": "office"}')
+    assert await bring_in(file, "--on-duplicate", "update") == ExitCode.DONE
+    said = capsys.readouterr()
+    assert "updated 1" in said.out
+    assert "1 updated row went in before, and the memory is hidden behind another" in said.err
+    assert await agent.recent() == ["The office is in Nice"]
 
 
 @pytest.mark.promise("IM-8")
 async def test_what_was_forgotten_or_erased_stays_out_and_is_reported(
-    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    agent: Agent, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(lines(["stays", "forgotten", "erased", "erased too"]))
     assert await bring_in(file) == ExitCode.DONE
     ids = {row["content"]: str(row["node_id"]) for row in database.rows("select content, node_id from memories")}
-    async with agent_of(await stage.gateway()) as agent:
-        await agent.call("forget_memory", memory_id=ids["forgotten"])
-        for content in ("erased", "erased too"):
-            await agent.call("forget_memory", memory_id=ids[content], erase=True)
+    await agent.call("forget_memory", memory_id=ids["forgotten"])
+    for content in ("erased", "erased too"):
+        await agent.call("forget_memory", memory_id=ids[content], erase=True)
     capsys.readouterr()
     assert await bring_in(file, "--on-duplicate", "update") == ExitCode.DONE
     said = capsys.readouterr()

@@ -18,7 +18,17 @@ from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Vectors
 from tests.conftest import Database
 from tests.gateway.test_redaction import GITHUB
-from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of, running_workers, stage_settings, staged, until
+from tests.scenarios.stage import (
+    LEGACY,
+    MODERN,
+    Agent,
+    Stage,
+    agent_of,
+    running_workers,
+    staged,
+    until,
+    with_settings,
+)
 
 ROWS = 1_000
 # A row that is refused, and the field that its receipt names.
@@ -224,14 +234,13 @@ async def _waiting(database: Database, *, somebody: bool = True) -> bool:
     return bool(found) is somebody
 
 
-async def test_quotas_refuse_the_rows_that_have_no_room(database: Database, redis_url: str, key_prefix: str) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, quotas="memories=3")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        body = await agent.call("import_memories", records=[{"content": f"{number}"} for number in range(5)])
-        assert (body["accepted"], body["rejected"]) == (3, 2)
-        receipts = await receipts_of(agent, body)
-        assert statuses(receipts) == ["stored"] * 3 + ["rejected"] * 2
-        assert "memories in ENGRAMQ_QUOTAS" in receipts[3]["error"]
+@with_settings(quotas="memories=3")
+async def test_quotas_refuse_the_rows_that_have_no_room(agent: Agent) -> None:
+    body = await agent.call("import_memories", records=[{"content": f"{number}"} for number in range(5)])
+    assert (body["accepted"], body["rejected"]) == (3, 2)
+    receipts = await receipts_of(agent, body)
+    assert statuses(receipts) == ["stored"] * 3 + ["rejected"] * 2
+    assert "memories in ENGRAMQ_QUOTAS" in receipts[3]["error"]
 
 
 async def test_to_vouch_takes_the_scope_in_each_row(stage: Stage) -> None:
@@ -317,23 +326,22 @@ async def test_rows_that_the_router_keeps_apart_are_told_of(agent: Agent) -> Non
     assert body["kept_apart"] == 1
 
 
-async def test_secrets_are_left_out_row_by_row(settings: Settings, database: Database) -> None:
+async def test_secrets_are_left_out_row_by_row(agent: Agent, database: Database) -> None:
     rows = [
         {"content": f"Ada deploys with {GITHUB}", "metadata": {"token": GITHUB}},
         {"content": "Bob", "sector": GITHUB},
         {"content": "x" * 32_700 + f" {GITHUB}"[:68], "external_id": "long"},
         {"content": "Cleo"},
     ]
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        body = await agent.call("import_memories", records=rows)
-        assert body["rejected"] == 1
-        assert body["notice"].endswith("each marked in its place: 3.")
-        receipts = await receipts_of(agent, body)
-        assert statuses(receipts) == ["stored", "rejected", "stored", "stored"]
-        kept = [row["content"] for row in database.rows("select content from memories")]
-        assert "Ada deploys with [redacted: GitHub Token]" in kept
-        assert GITHUB not in str(kept)
-        assert GITHUB not in str(database.rows("select answer::text from ledger"))
+    body = await agent.call("import_memories", records=rows)
+    assert body["rejected"] == 1
+    assert body["notice"].endswith("each marked in its place: 3.")
+    receipts = await receipts_of(agent, body)
+    assert statuses(receipts) == ["stored", "rejected", "stored", "stored"]
+    kept = [row["content"] for row in database.rows("select content from memories")]
+    assert "Ada deploys with [redacted: GitHub Token]" in kept
+    assert GITHUB not in str(kept)
+    assert GITHUB not in str(database.rows("select answer::text from ledger"))
 
 
 async def test_who_may_only_write_learns_how_many_were_accepted(stage: Stage) -> None:

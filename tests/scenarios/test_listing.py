@@ -190,7 +190,6 @@ async def test_words_of_a_large_home_are_found_by_the_page_and_a_terminal(
         await until(lambda: all_have_vectors(database), 120.0)
         terminal = Terminal(here, capsys, monkeypatch)
         for word in WORDS:
-            page = await browser.get("/ui/memories", q=word)
-            assert word in contents(page, every)[0], word
+            assert word in contents((await browser.get("/ui/memories", q=word)), every)[0], word
             rows = [line.split("\t") for line in (await terminal.search(word))[0].splitlines()]
             assert word in rows[0][3], word

@@ -12,8 +12,7 @@ import pytest
 
 from engramq.deploy.local.hooks.files import about_file, query_of
 from engramq.deploy.local.hooks.recall import is_likely
-from tests.conftest import Database
-from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
+from tests.scenarios.stage import Agent, with_settings
 from tools.relevance.worlds import prompts
 
 pytestmark = [pytest.mark.long, pytest.mark.promise("RC-5")]
@@ -58,30 +57,26 @@ async def right(agent: Agent, pairs: dict[str, str]) -> list[bool]:
     return [pairs[prompt] in [hit["content"] for hit in likely[prompt]] for prompt in found]
 
 
+@with_settings(embedder="minilm", link_threshold="1", min_relevance="")
 @pytest.mark.parametrize(
     ("when", "least_right", "share_told", "most_false"), [("first", 36, 0.89, 4), ("later", 18, 0.89, 0)]
 )
 async def test_what_is_right_is_told_and_what_is_unrelated_is_not(
-    database: Database, redis_url: str, key_prefix: str, when: str, least_right: int, share_told: float, most_false: int
+    agent: Agent, when: str, least_right: int, share_told: float, most_false: int
 ) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        await keep(agent, {**facts("first"), **facts(when)}.values())
-        told_right = await right(agent, facts(when))
-        told_false = [prompt for prompt in unrelated(when) if await told(agent, prompt)]
+    await keep(agent, {**facts("first"), **facts(when)}.values())
+    told_right = await right(agent, facts(when))
+    told_false = [prompt for prompt in unrelated(when) if await told(agent, prompt)]
     assert len(told_right) >= least_right
     assert sum(told_right) >= share_told * len(told_right)
     assert len(told_false) <= most_false
 
 
+@with_settings(embedder="minilm", link_threshold="1")
 @pytest.mark.promise("RC-16")
-async def test_a_file_is_told_what_names_it_and_others_next_to_nothing(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        await keep(agent, [*facts("first").values(), *filter(None, FILES.values())])
-        hits = {path: await agent.search(query_of(path), limit=LIMIT, min_relevance=0) for path in FILES}
+async def test_a_file_is_told_what_names_it_and_others_next_to_nothing(agent: Agent) -> None:
+    await keep(agent, [*facts("first").values(), *filter(None, FILES.values())])
+    hits = {path: await agent.search(query_of(path), limit=LIMIT, min_relevance=0) for path in FILES}
     near = {path: about_file(found, path) for path, found in hits.items()}
     # Two memories name one of them: what is made by it, and what it needs.
     assert [path for path, fact in FILES.items() if fact and fact not in [hit["content"] for hit in near[path]]] == []

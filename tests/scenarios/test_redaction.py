@@ -20,7 +20,7 @@ from engramq.schemas.commands import Command
 from engramq.schemas.settings import Redact, Settings
 from tests.conftest import Database
 from tests.gateway.test_redaction import GITHUB, SLACK
-from tests.scenarios.stage import agent_of, stage_settings, staged
+from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, with_settings
 from tests.terminal import run_command, set_servers
 
 pytestmark = pytest.mark.promise("SE-19")
@@ -50,6 +50,7 @@ async def in_redis(settings: Settings) -> bytes:
 
 
 async def test_an_import_leaves_secrets_out_and_says_how_many(
+    agent: Agent,
     settings: Settings,
     database: Database,
     tmp_path: Path,
@@ -65,30 +66,29 @@ async def test_an_import_leaves_secrets_out_and_says_how_many(
     ]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     set_servers(settings, monkeypatch)
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        for stored in (3, 0):  # the same file again is the same, whatever was left out
-            assert await run_command("import", file) == 0
-            shown = capsys.readouterr()
-            assert f"stored {stored}" in shown.out
-            assert "3 secrets were left out, each marked in its place" in shown.err
-        memories = {memory["content"]: memory for memory in (await agent.call("list_recent_memories"))["memories"]}
-        assert memories.keys() == {KEPT, "Bob likes tea", "Ada keeps her laptop's set-up there"}
-        assert memories[KEPT]["metadata"] == {"token": "[redacted: GitHub Token]"}
-        assert GITHUB not in everywhere(database)
-        assert GITHUB.encode() not in await in_redis(settings)
-
-        monkeypatch.setenv("ENGRAMQ_REDACT", "off")
+    for stored in (3, 0):  # the same file again is the same, whatever was left out
         assert await run_command("import", file) == 0
         shown = capsys.readouterr()
-        assert "stored 0  skipped 3" in shown.out, "the same file again is the same, whatever the setting"
-        assert "left out" not in shown.err
+        assert f"stored {stored}" in shown.out
+        assert "3 secrets were left out, each marked in its place" in shown.err
+    memories = {memory["content"]: memory for memory in (await agent.call("list_recent_memories"))["memories"]}
+    assert memories.keys() == {KEPT, "Bob likes tea", "Ada keeps her laptop's set-up there"}
+    assert memories[KEPT]["metadata"] == {"token": "[redacted: GitHub Token]"}
+    assert GITHUB not in everywhere(database)
+    assert GITHUB.encode() not in await in_redis(settings)
 
-        file.write_text(json.dumps({"content": CONTENT, "tags": ["new"]}))
-        for redact, stored in (("off", 1), ("imports", 0)):
-            monkeypatch.setenv("ENGRAMQ_REDACT", redact)
-            assert await run_command("import", file) == 0
-            assert f"stored {stored}" in capsys.readouterr().out
-        assert CONTENT in await agent.recent()
+    monkeypatch.setenv("ENGRAMQ_REDACT", "off")
+    assert await run_command("import", file) == 0
+    shown = capsys.readouterr()
+    assert "stored 0  skipped 3" in shown.out, "the same file again is the same, whatever the setting"
+    assert "left out" not in shown.err
+
+    file.write_text(json.dumps({"content": CONTENT, "tags": ["new"]}))
+    for redact, stored in (("off", 1), ("imports", 0)):
+        monkeypatch.setenv("ENGRAMQ_REDACT", redact)
+        assert await run_command("import", file) == 0
+        assert f"stored {stored}" in capsys.readouterr().out
+    assert CONTENT in await agent.recent()
 
 
 async def test_no_way_into_the_store_passes_the_redaction_by(
@@ -134,11 +134,9 @@ async def test_a_store_keeps_or_leaves_out_secrets_as_the_setting_says(
             assert "notice" not in await agent.call("store_memory", content="Nothing secret here")
 
 
-async def test_who_looks_for_secrets_takes_no_thread_of_others(
-    database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@with_settings(redact="all")
+async def test_who_looks_for_secrets_takes_no_thread_of_others(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two commands at once at most, and the threads that everything else shares stay free."""
-    settings = stage_settings(database, redis_url, key_prefix, redact="all")
     inside = threading.Semaphore(service.REDACTING_THREADS)
     seen: list[tuple[bool, int]] = []
 
@@ -151,11 +149,10 @@ async def test_who_looks_for_secrets_takes_no_thread_of_others(
             if is_free:
                 inside.release()
 
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        monkeypatch.setattr(service, "redact_command", looked)
-        async with anyio.create_task_group() as group:
-            for number in range(12):
-                group.start_soon(partial(agent.call, "store_memory", content=f"Note {number}"))
+    monkeypatch.setattr(service, "redact_command", looked)
+    async with anyio.create_task_group() as group:
+        for number in range(12):
+            group.start_soon(partial(agent.call, "store_memory", content=f"Note {number}"))
     assert seen == [(True, 0)] * 12
 
 

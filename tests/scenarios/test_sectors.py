@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.conftest import Database
-from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until
+from tests.scenarios.stage import Agent, until, with_settings
 
 RECIPE = "To descale the kettle: fill it with vinegar, boil it, then rinse it twice"
 FEELING = "I am so relieved and happy that the exam is over, I could cry"
@@ -29,46 +29,39 @@ async def sector(agent: Agent, memory_id: str, source: str = "auto") -> str:
     return str((await memory(agent, memory_id))["sector"])
 
 
+@with_settings(embedder="minilm")
 @pytest.mark.long
-async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models_tell(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        expected = {RECIPE: "procedural", FEELING: "emotional", EVENT: "episodic"}
-        stored = {content: await agent.store(content) for content in expected}
-        assert all((item["sector"], item["sector_source"]) == ("semantic", None) for item in stored.values())
-        assert {content: await sector(agent, stored[content]["id"]) for content in expected} == expected
-        for content, name in expected.items():
-            assert await agent.found(RECIPE, sectors=[name]) == [content]
-            assert await agent.recent(sectors=[name]) == [content]
-        assert await agent.recent(sectors=["semantic"]) == []
-        assert (await memory(agent, stored[RECIPE]["id"]))["updated_at"] == stored[RECIPE]["updated_at"]
+async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models_tell(agent: Agent) -> None:
+    expected = {RECIPE: "procedural", FEELING: "emotional", EVENT: "episodic"}
+    stored = {content: await agent.store(content) for content in expected}
+    assert all((item["sector"], item["sector_source"]) == ("semantic", None) for item in stored.values())
+    assert {content: await sector(agent, stored[content]["id"]) for content in expected} == expected
+    for content, name in expected.items():
+        assert await agent.found(RECIPE, sectors=[name]) == [content]
+        assert await agent.recent(sectors=[name]) == [content]
+    assert await agent.recent(sectors=["semantic"]) == []
+    assert (await memory(agent, stored[RECIPE]["id"]))["updated_at"] == stored[RECIPE]["updated_at"]
 
 
+@with_settings(embedder="minilm")
 @pytest.mark.promise("AG-1")
 @pytest.mark.long
-async def test_small_talk_is_kept_found_and_counted_and_is_in_no_sector(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        talk, event = await agent.store(TALK), await agent.store(EVENT)
-        assert await sector(agent, talk["id"], source="none") == "semantic"
-        assert await sector(agent, event["id"]) == "episodic"
-        told = await memory(agent, talk["id"])
-        assert 0.5 <= told["sector_confidence"] <= 1.0
-        assert await agent.found(TALK) == [TALK, EVENT]
-        assert await agent.found(TALK, sectors=["semantic"]) == await agent.recent(sectors=["semantic"]) == []
-        assert await agent.found(TALK, min_sector_confidence=0.0) == [EVENT]
-        assert await agent.recent() == [EVENT, TALK]
-        counted = (await agent.call("memory_stats"))["by_sector"]
-        assert {name: number for name, number in counted.items() if number} == {"episodic": 1, "none": 1}
-        await agent.call("connect", source=talk["id"], target=event["id"], relation="supports")
-        await agent.call("memory_promote_to_trusted", record_id=talk["id"])
-        chosen = await agent.call("update_memory", memory_id=talk["id"], sector="emotional")
-        assert (chosen["memory"]["sector"], chosen["memory"]["sector_source"]) == ("emotional", "manual")
-        assert await agent.found(TALK, sectors=["emotional"], min_sector_confidence=1.0) == [TALK]
+async def test_small_talk_is_kept_found_and_counted_and_is_in_no_sector(agent: Agent) -> None:
+    talk, event = await agent.store(TALK), await agent.store(EVENT)
+    assert await sector(agent, talk["id"], source="none") == "semantic"
+    assert await sector(agent, event["id"]) == "episodic"
+    assert 0.5 <= (await memory(agent, talk["id"]))["sector_confidence"] <= 1.0
+    assert await agent.found(TALK) == [TALK, EVENT]
+    assert await agent.found(TALK, sectors=["semantic"]) == await agent.recent(sectors=["semantic"]) == []
+    assert await agent.found(TALK, min_sector_confidence=0.0) == [EVENT]
+    assert await agent.recent() == [EVENT, TALK]
+    counted = (await agent.call("memory_stats"))["by_sector"]
+    assert {name: number for name, number in counted.items() if number} == {"episodic": 1, "none": 1}
+    await agent.call("connect", source=talk["id"], target=event["id"], relation="supports")
+    await agent.call("memory_promote_to_trusted", record_id=talk["id"])
+    chosen = await agent.call("update_memory", memory_id=talk["id"], sector="emotional")
+    assert (chosen["memory"]["sector"], chosen["memory"]["sector_source"]) == ("emotional", "manual")
+    assert await agent.found(TALK, sectors=["emotional"], min_sector_confidence=1.0) == [TALK]
 
 
 @pytest.mark.promise("RS-18", "QP-12")

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Database
-from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged, until
+from tests.scenarios.stage import Agent, Stage, agent_of, until, with_settings
 
 pytestmark = pytest.mark.promise("PR-6")
 
@@ -31,45 +30,42 @@ async def besides(agent: Agent, query: str, **arguments: Any) -> list[str]:
     return [wish["preview"] for wish in body.get("standing", [])]
 
 
+@with_settings(embedder="minilm")
 @pytest.mark.long
-async def test_wishes_are_recognised_listed_told_beside_hits_and_ended(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        wish, seldom = await agent.store(WISH), await agent.store(SELDOM, sector="procedural")
-        plain = [await agent.store(content) for content in PLAIN]
-        echo = await agent.store(WISH.replace("euros", "pounds"), speaker="assistant")
-        await agent.store(WISH.replace("euros", "yen"), source_type="research")
+async def test_wishes_are_recognised_listed_told_beside_hits_and_ended(agent: Agent) -> None:
+    wish, seldom = await agent.store(WISH), await agent.store(SELDOM, sector="procedural")
+    plain = [await agent.store(content) for content in PLAIN]
+    echo = await agent.store(WISH.replace("euros", "pounds"), speaker="assistant")
+    await agent.store(WISH.replace("euros", "yen"), source_type="research")
 
-        async def are_recognised() -> bool:
-            return await listed(agent) == {SELDOM: "auto", WISH: "auto"}
+    async def are_recognised() -> bool:
+        return await listed(agent) == {SELDOM: "auto", WISH: "auto"}
 
-        await until(are_recognised)
+    await until(are_recognised)
 
-        async def is_looked_at() -> bool:
-            (page,) = (await agent.call("list_recent_memories", partitions=["untrusted"]))["memories"]
-            return page["sector_source"] is not None
+    async def is_looked_at() -> bool:
+        (page,) = (await agent.call("list_recent_memories", partitions=["untrusted"]))["memories"]
+        return page["sector_source"] is not None
 
-        await until(is_looked_at)
-        known = await listed(agent, include_untrusted=True)
-        assert known == {SELDOM: "auto", WISH: "auto"}, "what was looked up is nobody's wish"
-        for memory in (*plain, echo):
-            found = (await agent.call("get_memory", memory_id=memory["id"]))["memory"]
-            assert (found["standing"], found["standing_source"]) == (None, None)
-        for _ in range(4):  # from the tables, and from a copy of the namespace
-            assert WISH in await besides(agent, QUESTION)
-        assert await agent.found("How do I write this commit message?", limit=1) == [SELDOM]
-        assert await besides(agent, "How do I write this commit message?") == []  # it is the hit
+    await until(is_looked_at)
+    known = await listed(agent, include_untrusted=True)
+    assert known == {SELDOM: "auto", WISH: "auto"}, "what was looked up is nobody's wish"
+    for memory in (*plain, echo):
+        found = (await agent.call("get_memory", memory_id=memory["id"]))["memory"]
+        assert (found["standing"], found["standing_source"]) == (None, None)
+    for _ in range(4):  # from the tables, and from a copy of the namespace
+        assert WISH in await besides(agent, QUESTION)
+    assert await agent.found("How do I write this commit message?", limit=1) == [SELDOM]
+    assert await besides(agent, "How do I write this commit message?") == []  # it is the hit
 
-        new = await agent.store("Always quote prices in kroner when I ask about flights.", standing=True)
-        await agent.call("supersede_memory", old_memory_id=wish["id"], new_memory_id=new["id"])
-        await agent.call("forget_memory", memory_id=seldom["id"])
-        assert await listed(agent) == {new["content"]: "given"}
-        assert await besides(agent, QUESTION) == [new["content"]]
-        await agent.call("update_memory", memory_id=new["id"], expires_at="2020-01-01")
-        assert await listed(agent) == {}
-        assert await besides(agent, QUESTION) == []
+    new = await agent.store("Always quote prices in kroner when I ask about flights.", standing=True)
+    await agent.call("supersede_memory", old_memory_id=wish["id"], new_memory_id=new["id"])
+    await agent.call("forget_memory", memory_id=seldom["id"])
+    assert await listed(agent) == {new["content"]: "given"}
+    assert await besides(agent, QUESTION) == [new["content"]]
+    await agent.call("update_memory", memory_id=new["id"], expires_at="2020-01-01")
+    assert await listed(agent) == {}
+    assert await besides(agent, QUESTION) == []
 
 
 async def test_somebody_may_say_what_is_a_wish_and_take_it_back(agent: Agent) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from bench.replies import tokens
-from tests.conftest import Database
-from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
+from tests.scenarios.stage import Agent, with_settings
 
 pytestmark = [pytest.mark.promise("PR-5"), pytest.mark.long]
 
@@ -49,22 +48,19 @@ async def _pages(agent: Agent, topic: str, **arguments: Any) -> list[list[dict[s
             return pages
 
 
-async def test_a_topic_is_surveyed_in_order_within_its_tokens(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        ids = await _keep(agent, 50)
-        body = await agent.call("survey_memories", topic="What did we buy for the boat of Ada?")
-        first = await agent.call("survey_memories", topic="boat of Ada", limit=10, order="relevance")
-        added = await agent.store("For the boat of Ada we bought a bell in Oslo, which nobody had repaired.")
-        pages = [first["extracts"]]
-        cursor = first["next_cursor"]
-        while cursor is not None:
-            more = await agent.call("survey_memories", topic="boat of Ada", limit=10, order="relevance", cursor=cursor)
-            pages.append(more["extracts"])
-            cursor = more["next_cursor"]
-        with_thread = await agent.call("survey_memories", topic="boat of Ada", thread="talk 1", until="2026-03-01")
+@with_settings(embedder="minilm", link_threshold="1", min_relevance="")
+async def test_a_topic_is_surveyed_in_order_within_its_tokens(agent: Agent) -> None:
+    ids = await _keep(agent, 50)
+    body = await agent.call("survey_memories", topic="What did we buy for the boat of Ada?")
+    first = await agent.call("survey_memories", topic="boat of Ada", limit=10, order="relevance")
+    added = await agent.store("For the boat of Ada we bought a bell in Oslo, which nobody had repaired.")
+    pages = [first["extracts"]]
+    cursor = first["next_cursor"]
+    while cursor is not None:
+        more = await agent.call("survey_memories", topic="boat of Ada", limit=10, order="relevance", cursor=cursor)
+        pages.append(more["extracts"])
+        cursor = more["next_cursor"]
+    with_thread = await agent.call("survey_memories", topic="boat of Ada", thread="talk 1", until="2026-03-01")
     days = [extract["at"] for extract in body["extracts"]]
     assert 30 <= len(days) <= 40
     assert days == sorted(days)
@@ -79,21 +75,18 @@ async def test_a_topic_is_surveyed_in_order_within_its_tokens(
     assert {extract["id"] for extract in with_thread["extracts"]} == {ids[number] for number in range(10, 19)}
 
 
-async def test_near_duplicates_are_counted_and_nothing_known_is_said(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        empty = await agent.call("survey_memories", topic="tea")
-        for end in ("", ".", "!"):
-            await agent.store(f"Ada drinks green tea before the stand-up in Lyon{end}")
-        await agent.store("Ada drinks no green tea before the stand-up in Lyon")
-        old = await agent.store("The tea of Ada stands in the blue tin")
-        new = await agent.store("The tea of Ada stands in the red tin now")
-        await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
-        await agent.store("The tea of Ada comes from a shop in Porto", partition="untrusted")
-        body = await agent.call("survey_memories", topic="the tea of Ada")
-        unknown = await agent.call("survey_memories", topic="Who composed the national anthem of Mongolia?")
+@with_settings(embedder="minilm", link_threshold="1", min_relevance="")
+async def test_near_duplicates_are_counted_and_nothing_known_is_said(agent: Agent) -> None:
+    empty = await agent.call("survey_memories", topic="tea")
+    for end in ("", ".", "!"):
+        await agent.store(f"Ada drinks green tea before the stand-up in Lyon{end}")
+    await agent.store("Ada drinks no green tea before the stand-up in Lyon")
+    old = await agent.store("The tea of Ada stands in the blue tin")
+    new = await agent.store("The tea of Ada stands in the red tin now")
+    await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
+    await agent.store("The tea of Ada comes from a shop in Porto", partition="untrusted")
+    body = await agent.call("survey_memories", topic="the tea of Ada")
+    unknown = await agent.call("survey_memories", topic="Who composed the national anthem of Mongolia?")
     assert (empty["answered"], empty["extracts"], empty["next_cursor"]) == ("no", [], None)
     assert sorted(extract.get("same", 0) for extract in body["extracts"]) == [0, 0, 2]
     assert body["answered"] == "yes"
@@ -101,22 +94,20 @@ async def test_near_duplicates_are_counted_and_nothing_known_is_said(
     assert (unknown["answered"], unknown["extracts"], unknown["totals"]["named"]) == ("no", [], 0)
 
 
-async def test_what_is_wrong_is_refused_by_name(database: Database, redis_url: str, key_prefix: str) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
-    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        await asyncio.gather(*(agent.store(_content(number)) for number in range(4)))
-        page = await agent.call("survey_memories", topic="boat", limit=1)
-        wrong: list[tuple[str, dict[str, Any]]] = [
-            ("topic", {"topic": " "}),
-            ("until", {"topic": "boat", "since": "2026-02-01", "until": "2026-01-01"}),
-            ("limit", {"topic": "boat", "limit": 0}),
-            ("limit", {"topic": "boat", "limit": 101}),
-            ("order", {"topic": "boat", "order": "size"}),
-            ("cursor", {"topic": "boat", "cursor": "AAAA"}),
-            ("cursor", {"topic": "boats", "cursor": page["next_cursor"]}),
-        ]
-        for field, arguments in wrong:
-            body = await agent.call("survey_memories", **arguments)
-            assert (body["status"], body["field"]) == ("invalid_parameter", field)
-        pages = await _pages(agent, "boat", limit=1)
+@with_settings(embedder="minilm", link_threshold="1", min_relevance="")
+async def test_what_is_wrong_is_refused_by_name(agent: Agent) -> None:
+    await asyncio.gather(*(agent.store(_content(number)) for number in range(4)))
+    page = await agent.call("survey_memories", topic="boat", limit=1)
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("topic", {"topic": " "}),
+        ("until", {"topic": "boat", "since": "2026-02-01", "until": "2026-01-01"}),
+        ("limit", {"topic": "boat", "limit": 0}),
+        ("limit", {"topic": "boat", "limit": 101}),
+        ("order", {"topic": "boat", "order": "size"}),
+        ("cursor", {"topic": "boat", "cursor": "AAAA"}),
+        ("cursor", {"topic": "boats", "cursor": page["next_cursor"]}),
+    ]
+    for field, arguments in wrong:
+        assert await agent.refusal_of("survey_memories", **arguments) == field
+    pages = await _pages(agent, "boat", limit=1)
     assert sorted(len(page) for page in pages) == [1, 1, 1, 1]

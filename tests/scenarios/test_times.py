@@ -41,8 +41,7 @@ async def agent(database: Database, redis_url: str, key_prefix: str) -> AsyncIte
 
 
 async def bring_in(agent: Agent, records: list[dict[str, Any]]) -> None:
-    reply = await agent.call("import_memories", records=records)
-    assert reply["accepted"] == len(records)
+    assert (await agent.call("import_memories", records=records))["accepted"] == len(records)
 
 
 async def first(agent: Agent, query: str, **arguments: Any) -> str | None:
@@ -95,8 +94,7 @@ async def test_where_a_question_holds_little_but_a_time_the_time_decides(agent: 
     assert [extract["text"] for extract in surveyed["extracts"]] == [DIARY[1]]
     assert await first(agent, "Who was interviewed?") == DIARY[7]
     # Nothing is from then: a search like any other.
-    body = await agent.call("search_memories", query="What happened in March 1999?", min_relevance=0)
-    assert body["count"] == 5
+    assert (await agent.call("search_memories", query="What happened in March 1999?", min_relevance=0))["count"] == 5
 
 
 @pytest.mark.long
