@@ -89,6 +89,15 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def somebody(tmp_path: Path) -> Session:
+    """A session in a home whose stack does not run."""
+    begun = Session(tmp_path / "transcript.jsonl", {"PATH": os.environ["PATH"], "ENGRAMQ_HOME": str(tmp_path / "home")})
+    begun.home.ensure()
+    begun.transcript.touch()
+    return begun
+
+
+@pytest.fixture
 def session(owner: Owner, project: Path, tmp_path: Path) -> Callable[..., Session]:
     """Return what begins a session of a client in the project."""
 

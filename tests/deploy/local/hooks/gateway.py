@@ -20,6 +20,17 @@ def takes_all(call: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
+def listening(home: Home) -> Iterator[socket.socket]:
+    """Take connections in the gateway's place, and answer none."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        home.gateway_socket.unlink(missing_ok=True)  # a test of before may have had this path: it is outside the home
+        listener.bind(str(home.gateway_socket))
+        listener.listen(100)
+        yield listener
+    home.gateway_socket.unlink(missing_ok=True)
+
+
+@contextmanager
 def answering(
     home: Home, answer_to: Callable[[dict[str, Any]], dict[str, Any]] = takes_all, *, unknown: str = ""
 ) -> Iterator[list[dict[str, Any]]]:
@@ -46,13 +57,9 @@ def answering(
                 connection, _ = listener.accept()
                 threading.Thread(target=converse, args=(connection,), daemon=True).start()
 
-    with socket.socket(socket.AF_UNIX) as listener:
-        home.gateway_socket.unlink(missing_ok=True)  # a test of before may have had this path: it is outside the home
-        listener.bind(str(home.gateway_socket))
-        listener.listen(100)
+    with listening(home) as listener:
         server = threading.Thread(target=serve, args=(listener,), daemon=True)
         server.start()
         yield calls
         listener.shutdown(socket.SHUT_RDWR)
         server.join(60)
-        home.gateway_socket.unlink()

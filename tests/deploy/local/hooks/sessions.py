@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S, SessionNotes
 
 ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
 CLAUDE_CODE: Final = "claude-code"
@@ -38,6 +39,10 @@ class Ended:
     seconds: float
 
     @property
+    def is_silent(self) -> bool:
+        return (self.code, self.output, self.errors) == (0, "", "")
+
+    @property
     def context(self) -> str:
         """What the model is told, "" if nothing."""
         return str(json.loads(self.output)["hookSpecificOutput"]["additionalContext"]) if self.output else ""
@@ -58,6 +63,15 @@ class Session:
     clock: Callable[[], float] = time.time
     id: str = field(default_factory=lambda: str(uuid4()))
     engramq: str = ENGRAMQ
+
+    @property
+    def home(self) -> Home:
+        return Home(Path(self.environment["ENGRAMQ_HOME"]))
+
+    @property
+    def notes(self) -> SessionNotes:
+        """The notes that hooks keep of it, read anew."""
+        return SessionNotes(self.home, self.client, self.id)
 
     def tell(self, event: str, **fields: Any) -> Ended:
         """Run the hook for an event, by Claude Code's name of it, and wait for its end, as clients do."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S, SessionNotes
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering, takes_all
@@ -25,34 +24,15 @@ KETTLE = {"id": "01a2073f-0142-7000-ab42-aa1323cb0e68", "content": "The kettle i
 RECALLS = ["SessionStart", "UserPromptSubmit"]
 
 
-@pytest.fixture
-def somebody(tmp_path: Path) -> Session:
-    """A session in a home whose stack does not run."""
-    environment = {"PATH": os.environ["PATH"], "ENGRAMQ_HOME": str(tmp_path / "home")}
-    Home(tmp_path / "home").ensure()
-    begun = Session(tmp_path / "transcript.jsonl", environment)
-    begun.transcript.touch()
-    return begun
-
-
-def home_of(session: Session) -> Home:
-    return Home(Path(session.environment["ENGRAMQ_HOME"]))
-
-
-def notes_of(session: Session) -> SessionNotes:
-    return SessionNotes(home_of(session), session.client, session.id)
-
-
 def knows(call: dict[str, Any]) -> dict[str, Any]:
     return {**takes_all(call), "memories": [KETTLE]}
 
 
 @pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"])
 def test_a_hook_starts_nothing_and_says_nothing(somebody: Session, event: str) -> None:
-    home = home_of(somebody)
+    home = somebody.home
     before = {path for path in home.path.rglob("*") if FOLDER not in path.parts}
-    ended = somebody.tell(event, prompt=TOPIC)
-    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert somebody.tell(event, prompt=TOPIC).is_silent
     assert {path for path in home.path.rglob("*") if FOLDER not in path.parts} == before
     assert not home.supervisor_socket.exists()
 
@@ -65,7 +45,7 @@ def test_what_a_sessions_start_could_not_tell_the_next_prompt_is_told(
     begun = session(ENGRAMQ_HOME=somebody.environment["ENGRAMQ_HOME"])
     for event, source in (("SessionStart", "startup"), ("UserPromptSubmit", "")):
         assert begun.tell(event, source=source, prompt=TOPIC).output == ""
-    (note,) = (home_of(somebody).path / FOLDER).iterdir()
+    (note,) = (somebody.home.path / FOLDER).iterdir()
     folder = owner.stack.home.path / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     shutil.move(note, folder / note.name)  # between file systems, too
@@ -78,30 +58,30 @@ def test_what_a_sessions_start_could_not_tell_the_next_prompt_is_told(
 
 def test_a_gateway_from_before_an_upgrade_is_asked_without_the_tool_that_it_does_not_know(somebody: Session) -> None:
     """It refused the whole hello, and nothing was told or captured until it was started anew."""
-    with answering(home_of(somebody), unknown="list_standing") as calls:
+    with answering(somebody.home, unknown="list_standing") as calls:
         somebody.tell("SessionStart")
     assert {call["name"] for call in calls} == {"list_recent_memories"}
 
 
 def test_a_prompt_without_words_is_told_what_a_start_owes(somebody: Session) -> None:
     somebody.tell("SessionStart", source="startup")
-    with answering(home_of(somebody), knows) as calls:
+    with answering(somebody.home, knows) as calls:
         assert "kettle" in told(somebody, "UserPromptSubmit", prompt=" ")
     assert {call["name"] for call in calls} == {"list_recent_memories", "list_standing"}
-    assert not notes_of(somebody).owes_start
+    assert not somebody.notes.owes_start
 
 
 def test_on_a_full_disk_a_session_in_a_new_folder_is_told_what_there_is(somebody: Session, tmp_path: Path) -> None:
     somebody.folder = str(repository(tmp_path / "rover"))
-    with answering(home_of(somebody), knows), full_disk():
+    with answering(somebody.home, knows), full_disk():
         context = told(somebody, "SessionStart", source="startup")
     assert "kettle" in context
     assert 'This project is "rover"' in context
-    assert not home_of(somebody).projects.exists()
+    assert not somebody.home.projects.exists()
 
 
 def test_on_a_full_disk_what_is_said_is_captured_and_what_is_refused_is_caught_up(somebody: Session) -> None:
-    home = home_of(somebody)
+    home = somebody.home
     somebody.says("user", "The first word.")
     with answering(home) as calls, full_disk():
         assert somebody.tell("Stop").code == 0
@@ -113,11 +93,11 @@ def test_on_a_full_disk_what_is_said_is_captured_and_what_is_refused_is_caught_u
 
     with answering(home, refusing):
         assert somebody.tell("Stop").code == 0
-    assert notes_of(somebody).offset == 0
+    assert somebody.notes.offset == 0
     with answering(home) as calls:
         assert somebody.tell("Stop").code == 0
     assert ["The first word." in str(call) and "The second word." in str(call) for call in calls] == [True]
-    assert notes_of(somebody).offset == somebody.transcript.stat().st_size
+    assert somebody.notes.offset == somebody.transcript.stat().st_size
 
 
 def test_where_projects_cannot_be_known_apart_a_session_goes_on_in_the_one_that_it_had(
@@ -126,7 +106,7 @@ def test_where_projects_cannot_be_known_apart_a_session_goes_on_in_the_one_that_
     somebody.folder = str(repository(tmp_path / "rover"))
     somebody.tell("SessionStart", source="startup")
     other = Session(somebody.transcript, somebody.environment, folder=somebody.folder)
-    home = home_of(somebody)
+    home = somebody.home
     home.projects.write_text("{")
     for session, project in ((somebody, 'This project is "rover"'), (other, "")):
         context = ""
@@ -145,11 +125,11 @@ def test_where_projects_cannot_be_known_apart_a_session_goes_on_in_the_one_that_
 @pytest.mark.parametrize("tokens", ["0", "1", "100"])
 def test_what_is_owed_is_paid_whatever_the_budget_and_whatever_there_is(somebody: Session, tokens: str) -> None:
     somebody.tell("SessionStart", source="startup")
-    assert notes_of(somebody).owes_start
+    assert somebody.notes.owes_start
     somebody.environment["ENGRAMQ_HOOK_TOKENS"] = tokens
     deadline = time.monotonic() + 60
-    with answering(home_of(somebody)):
-        while notes_of(somebody).owes_start:
+    with answering(somebody.home):
+        while somebody.notes.owes_start:
             assert time.monotonic() < deadline
             assert somebody.tell("UserPromptSubmit", prompt=TOPIC).output == ""
 
@@ -158,20 +138,20 @@ def test_with_a_budget_of_nothing_no_prompt_asks_anything(somebody: Session) -> 
     behind(somebody)
     somebody.environment["ENGRAMQ_HOOK_TOKENS"] = "0"
     somebody.tell("SessionStart", source="startup")
-    with answering(home_of(somebody), knows) as calls:
+    with answering(somebody.home, knows) as calls:
         ended = somebody.tell("UserPromptSubmit", prompt=TOPIC)
     assert (ended.code, ended.output, ended.errors, calls) == (0, "", "", [])
-    assert not notes_of(somebody).owes_start
+    assert not somebody.notes.owes_start
 
 
 def behind(session: Session) -> SessionNotes:
     """Leave another session of which something is still to be captured."""
     other = Session(session.transcript.with_name("other.jsonl"), session.environment)
     other.says("user", "The last word.")
-    progress = notes_of(other)
+    progress = other.notes
     progress.transcript = str(other.transcript)
     progress.write()
-    note = home_of(session).path / FOLDER / f"{other.client}.{other.id}.json"
+    note = session.home.path / FOLDER / f"{other.client}.{other.id}.json"
     os.utime(note, (time.time() - 2 * QUIET_S,) * 2)
     return progress
 
@@ -190,7 +170,7 @@ def test_a_stack_that_goes_while_another_session_is_caught_up_takes_nothing_back
         return {"status": "error", "code": "unavailable", "error": "Not now."}
 
     deadline = time.monotonic() + 60
-    with answering(home_of(somebody), refusing):
+    with answering(somebody.home, refusing):
         while True:
             ended = somebody.tell(event, prompt=TOPIC)
             assert (ended.code, ended.errors) == (0, "")
@@ -199,13 +179,13 @@ def test_a_stack_that_goes_while_another_session_is_caught_up_takes_nothing_back
             assert time.monotonic() < deadline
         told_once = json.loads(ended.output)["hookSpecificOutput"]["additionalContext"]
         assert KETTLE["content"] in told_once
-        assert not notes_of(somebody).owes_start
+        assert not somebody.notes.owes_start
         assert somebody.tell("UserPromptSubmit", prompt=TOPIC).output == ""
     assert tried
-    assert SessionNotes(home_of(somebody), left.client, left.session).is_behind, "a later session tries again"
+    assert SessionNotes(somebody.home, left.client, left.session).is_behind, "a later session tries again"
 
 
 def test_a_home_that_takes_no_notes_is_recalled_from_all_the_same(somebody: Session) -> None:
-    (home_of(somebody).path / FOLDER).write_text("in the way")
-    with answering(home_of(somebody), knows):
+    (somebody.home.path / FOLDER).write_text("in the way")
+    with answering(somebody.home, knows):
         assert "kettle" in told(somebody, "SessionStart", source="startup")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.events import LONGEST
 from engramq.deploy.local.hooks.run import BOUND_S
+from tests.deploy.local.hooks.gateway import listening
 from tests.deploy.local.hooks.sessions import ENGRAMQ, Session
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]
@@ -28,8 +28,7 @@ def nobody(tmp_path: Path) -> Session:
 @pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd", "Unheard"])
 def test_without_a_stack_it_is_silent_and_leaves_nothing(nobody: Session, event: str, tmp_path: Path) -> None:
     nobody.says("user", "Hello.")
-    ended = nobody.tell(event, prompt="Hello.")
-    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert nobody.tell(event, prompt="Hello.").is_silent
     assert not (tmp_path / "home").exists()
 
 
@@ -62,7 +61,7 @@ def test_what_is_no_event_is_said_in_one_line(nobody: Session, given: bytes, wor
 def test_half_a_character_in_an_event_is_no_trouble(nobody: Session) -> None:
     given = {"hook_event_name": "UserPromptSubmit", "session_id": "a", "prompt": "\ud800", "cwd": "/\ud800"}
     ended = nobody.hook(json.dumps(given).encode())
-    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert ended.is_silent
 
 
 @pytest.mark.parametrize("arguments", [[], ["cursor"]])
@@ -84,12 +83,8 @@ def test_a_budget_that_is_no_number_is_said(nobody: Session) -> None:
 @pytest.fixture
 def deaf(nobody: Session) -> Iterator[Session]:
     """A session whose gateway takes connections and answers none."""
-    home = Home(Path(nobody.environment["ENGRAMQ_HOME"]))
-    home.ensure()
-    with socket.socket(socket.AF_UNIX) as listener:
-        home.gateway_socket.unlink(missing_ok=True)  # outside the home: a home of before may have had this path
-        listener.bind(str(home.gateway_socket))
-        listener.listen()
+    nobody.home.ensure()
+    with listening(nobody.home):
         yield nobody
 
 
@@ -97,7 +92,7 @@ def deaf(nobody: Session) -> Iterator[Session]:
 def test_a_gateway_that_does_not_answer_costs_no_more_than_its_bound(deaf: Session, event: str) -> None:
     deaf.says("user", "Hello.")
     ended = deaf.tell(event, prompt="Hello.")
-    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert ended.is_silent
     assert BOUND_S < 2
     assert ended.seconds > BOUND_S - 0.5
 
@@ -110,29 +105,23 @@ def test_a_client_that_never_ends_its_event_is_not_waited_for_longer(nobody: Ses
 
 
 def test_a_gateway_that_says_nonsense_is_as_one_that_is_away(deaf: Session) -> None:
-    home = Home(Path(deaf.environment["ENGRAMQ_HOME"]))
-    home.gateway_socket.unlink()
-
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
             connection.sendall(b"nonsense\n")
 
-    with socket.socket(socket.AF_UNIX) as listener:
-        home.gateway_socket.unlink(missing_ok=True)  # outside the home: a home of before may have had this path
-        listener.bind(str(home.gateway_socket))
-        listener.listen()
+    with listening(deaf.home) as listener:
         server = threading.Thread(target=serve, args=(listener,))
         server.start()
         ended = deaf.tell("UserPromptSubmit", prompt="Hello.")
         server.join(60)
-    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert ended.is_silent
 
 
 def test_a_transcript_that_is_a_pipe_is_not_waited_for(nobody: Session, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "transcript.jsonl")
     ended = nobody.tell("Stop")
-    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert ended.is_silent
 
 
 def test_hooks_stay_small() -> None:

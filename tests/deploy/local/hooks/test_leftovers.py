@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.capture import LOG
 from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S, SessionNotes
 from engramq.deploy.local.hooks.turns import INVALID
@@ -18,19 +17,12 @@ from tests.deploy.local.hooks.sessions import Session
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]
 
 
-@pytest.fixture
-def somebody(tmp_path: Path) -> Session:
-    environment = {"PATH": os.environ["PATH"], "ENGRAMQ_HOME": str(tmp_path / "home")}
-    Home(tmp_path / "home").ensure()
-    return Session(tmp_path / "transcript.jsonl", environment)
-
-
 def test_a_path_that_is_none_is_no_trouble_now_or_for_later_sessions(somebody: Session) -> None:
-    home = Home(Path(somebody.environment["ENGRAMQ_HOME"]))
+    home = somebody.home
     noted = home.path / FOLDER / f"claude-code.{somebody.id}.json"
     with answering(home):
         ended = somebody.tell("Stop", transcript_path="/tmp/a\0b", cwd="/\0")
-        assert (ended.code, ended.output, ended.errors) == (0, "", "")
+        assert ended.is_silent
         # As notes may be that something else has written.
         noted.write_text(json.dumps({"transcript": "/tmp/a\0b", "offset": 0}))
         os.utime(noted, (time.time() - 2 * QUIET_S,) * 2)
@@ -40,7 +32,7 @@ def test_a_path_that_is_none_is_no_trouble_now_or_for_later_sessions(somebody: S
 
 def test_sessions_that_cannot_be_caught_up_keep_no_other_one_from_it(somebody: Session, tmp_path: Path) -> None:
     """Files of clients that were killed end within a line: there is more in them than can ever be captured."""
-    home = Home(Path(somebody.environment["ENGRAMQ_HOME"]))
+    home = somebody.home
     torn = tmp_path / "torn.jsonl"
     torn.write_text('{"type": "user"')
     unreadable = tmp_path / "folder"
@@ -64,7 +56,7 @@ def test_sessions_that_cannot_be_caught_up_keep_no_other_one_from_it(somebody: S
 
 
 def test_a_long_session_is_captured_in_calls_that_a_slow_machine_can_answer(somebody: Session) -> None:
-    home = Home(Path(somebody.environment["ENGRAMQ_HOME"]))
+    home = somebody.home
     said = [f"Turn {number}." for number in range(40)]
     for text in said:
         somebody.says("user", text)
@@ -79,7 +71,7 @@ def test_a_long_session_is_captured_in_calls_that_a_slow_machine_can_answer(some
 
 
 def test_a_turn_that_is_refused_for_good_is_said_and_keeps_no_other_one_from_being_kept(somebody: Session) -> None:
-    home = Home(Path(somebody.environment["ENGRAMQ_HOME"]))
+    home = somebody.home
     for text in ("Before.", "What no memory may say.", "After."):
         somebody.says("user", text)
 
@@ -101,7 +93,7 @@ def test_a_turn_that_is_refused_for_good_is_said_and_keeps_no_other_one_from_bei
 
 
 def test_rows_that_an_import_rejects_are_said(somebody: Session) -> None:
-    home = Home(Path(somebody.environment["ENGRAMQ_HOME"]))
+    home = somebody.home
     somebody.says("user", "One.")
     with answering(home, lambda call: {**takes_all(call), "accepted": 0}):
         ended = somebody.tell("Stop")
@@ -110,7 +102,7 @@ def test_rows_that_an_import_rejects_are_said(somebody: Session) -> None:
 
 @pytest.mark.parametrize("code", ["forbidden", "quota_exceeded", "overloaded"])
 def test_what_may_be_taken_later_is_sent_anew(somebody: Session, code: str) -> None:
-    home = Home(Path(somebody.environment["ENGRAMQ_HOME"]))
+    home = somebody.home
     somebody.says("user", "One.")
     with answering(home, lambda _call: {"status": "error", "code": code, "error": "Not now."}) as calls:
         somebody.tell("Stop")

@@ -15,7 +15,7 @@ import pytest
 from engramq.deploy.local.doctor.machine import hooks_check
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.capture import LOG
-from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S, SessionNotes
+from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
 from engramq.deploy.local.hooks.turns import CAPTURED, RECALLED, harmless, spoken_text, within
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering
@@ -36,17 +36,9 @@ def session_in(folder: Path, client: str) -> Session:
     return Session(folder / "transcript.jsonl", {"PATH": os.environ["PATH"], "ENGRAMQ_HOME": str(home.path)}, client)
 
 
-def home_of(session: Session) -> Home:
-    return Home(Path(session.environment["ENGRAMQ_HOME"]))
-
-
-def notes_of(session: Session) -> SessionNotes:
-    return SessionNotes(home_of(session), session.client, session.id)
-
-
 def ends_a_turn(session: Session) -> list[tuple[str, str]]:
     """Tell of a turn's end; return what was captured, each turn once."""
-    with answering(home_of(session)) as calls:
+    with answering(session.home) as calls:
         ended = session.tell("Stop", stop_hook_active=False)
     assert (ended.code, ended.output) == (0, "")
     records = {record["external_id"]: record for call in calls for record in call["arguments"]["records"]}
@@ -60,7 +52,7 @@ def test_what_was_said_is_read_out_of_each_versions_transcript(transcript: Path,
     session.transcript.write_bytes(transcript.read_bytes())
     assert ends_a_turn(session) == SAID
     assert ends_a_turn(session) == []
-    assert hooks_check(home_of(session)).state == "ok"
+    assert hooks_check(session.home).state == "ok"
 
 
 @pytest.mark.promise("RC-5")
@@ -76,14 +68,14 @@ def test_where_somebody_spoke_and_no_line_is_understood_nothing_is_passed_over(t
     session = session_in(tmp_path, CODEX)
     session.note(UNHEARD_OF)
     assert ends_a_turn(session) == []
-    assert notes_of(session).offset == 0
+    assert session.notes.offset == 0
     session.note(UNHEARD_OF)
     ends_a_turn(session)
-    (line,) = (home_of(session).logs / LOG).read_text().splitlines()
+    (line,) = (session.home.logs / LOG).read_text().splitlines()
     assert json.loads(line)["session"] == session.id
     assert "no line of its transcript is understood" in line
     assert "Hello" not in line
-    check = hooks_check(home_of(session))
+    check = hooks_check(session.home)
     assert check.state == "degraded"
     assert "codex" in check.told
 
@@ -92,8 +84,8 @@ def test_where_somebody_spoke_and_no_line_is_understood_nothing_is_passed_over(t
     session.note(*[{**UNHEARD_OF, "type": "turn_context"}] * 2)
     session.says("user", "The kettle is blue.")
     assert ends_a_turn(session) == [("user", "The kettle is blue.")]
-    assert not notes_of(session).is_behind
-    assert hooks_check(home_of(session)).state == "ok"
+    assert not session.notes.is_behind
+    assert hooks_check(session.home).state == "ok"
 
 
 @pytest.mark.promise("RC-5")
@@ -101,12 +93,12 @@ def test_what_a_turn_said_while_the_stack_was_away_is_not_passed_over_by_a_later
     session = session_in(tmp_path, CODEX)
     session.note(UNHEARD_OF)
     session.tell("Stop", stop_hook_active=False)
-    note = home_of(session).path / FOLDER / f"{CODEX}.{session.id}.json"
+    note = session.home.path / FOLDER / f"{CODEX}.{session.id}.json"
     os.utime(note, (note.stat().st_mtime - 2 * QUIET_S,) * 2)
-    with answering(home_of(session)):
+    with answering(session.home):
         Session(session.transcript, session.environment, CODEX).tell("SessionStart", source="startup")
-    assert notes_of(session).is_behind
-    assert hooks_check(home_of(session)).state == "degraded"
+    assert session.notes.is_behind
+    assert hooks_check(session.home).state == "degraded"
 
 
 @pytest.mark.promise("RC-5")
@@ -116,10 +108,10 @@ def test_lines_of_a_client_in_which_nobody_spoke_are_passed_over_in_silence(tmp_
     assert ends_a_turn(session) == [("user", "The kettle is blue.")]
     ends_a_turn(session)  # as two hooks of one event do
     session.note({"type": "last-prompt", "lastPrompt": "The kettle is blue."})
-    with answering(home_of(session)):
+    with answering(session.home):
         session.tell("SessionEnd", reason="exit")
-    assert not notes_of(session).is_behind
-    assert not (home_of(session).logs / LOG).exists()
+    assert not session.notes.is_behind
+    assert not (session.home.logs / LOG).exists()
 
 
 def brought_in(session: Session) -> str:
