@@ -117,14 +117,16 @@ def refuse_control_characters(**names: str | UnsetType | None) -> None:
             )
 
 
-def refuse_wrong_times(given: Struct) -> None:
-    """Raise EngramqError for a look into the future, and for a span or an interval that ends before it begins.
+def refuse_wrong_fields(given: Struct) -> None:
+    """Raise EngramqError for a look into the future, a backward span or interval, and a project of several lines.
 
     By the names of the fields: `as_of`; `since` and `until`, `stored_since` and `stored_until`; `valid_from` and
-    `valid_until`.
+    `valid_until`; `project`, which replies name in their own words.
     """
     said: Any = given
-    names = time_rules(type(given))
+    names = field_rules(type(given))
+    if "project" in names:
+        refuse_control_characters(project=said.project)
     if "as_of" in names and said.as_of is not UNSET and said.as_of > datetime.now(UTC):
         raise invalid("as_of", "as_of is later than now.", "Leave it out for what holds now and what is planned.")
     if "since" in names:
@@ -136,9 +138,9 @@ def refuse_wrong_times(given: Struct) -> None:
 
 
 @cache
-def time_rules(kind: type[Struct]) -> frozenset[str]:
-    """Return the fields of a kind of command by which `refuse_wrong_times` has something to look at."""
-    return frozenset(kind.__struct_fields__) & {"as_of", "since", "stored_since", "valid_from"}
+def field_rules(kind: type[Struct]) -> frozenset[str]:
+    """Return the fields of a kind of command by which `refuse_wrong_fields` has something to look at."""
+    return frozenset(kind.__struct_fields__) & {"as_of", "since", "stored_since", "valid_from", "project"}
 
 
 def refuse_backwards(valid_from: datetime | UnsetType | None, valid_until: datetime | UnsetType | None) -> None:

@@ -24,7 +24,7 @@ from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_st
 from engramq.schemas import limits
 from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import OFFSETS, composed, distinct_tags
+from engramq.schemas.fields import OFFSETS, composed, distinct_tags, refuse_control_characters
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import Detail
 
@@ -410,6 +410,7 @@ def check_arguments(tool: Tool, given: Any, zone: tzinfo = UTC) -> Arguments:
         given = _with_own_names(tool, given)
     checked = _values(tool.name, tool.example, parameters_of(tool), given, zone)
     around = {name: checked.pop(name, None) for name in AROUND}
+    refuse_control_characters(session=around["session"])
     parameters: Any = tool.parameters(**checked)
     if tool.checks:
         parameters.check()

@@ -86,7 +86,7 @@ async def decide_proposal(page: PageRequest) -> Response:
         return await show_proposals(page, explain_conflict(refused))
     if reply["status"] == "not_found":
         return page.missing("proposal")
-    if reply["status"] == "closed":
+    if reply["status"] == "closed" or "hint" in reply:  # it had ended, or this visitor had approved it
         return page.render("closed.html", status=409, reply=reply)
     return page.go("/ui/consent", done=reply["status"])
 

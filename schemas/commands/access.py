@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits, parts
 from engramq.schemas.commands.base import Command, Reply, WriteCommand, WriteReply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Identifier, Moment, Name, Note
+from engramq.schemas.fields import Identifier, Moment, Name, Note, refuse_control_characters
 from engramq.schemas.records import TokenRecord
 from engramq.schemas.vocabulary import APART, SYSTEM_PRINCIPAL, Scope, Thing, WorkerKind
 
@@ -51,6 +51,8 @@ class CreateToken(WriteCommand, frozen=True, kw_only=True, tag="create_token"):
 
     def check(self) -> None:
         """Refuse a name of our own, what is no digest, and a time that has passed or is too far away."""
+        super().check()
+        refuse_control_characters(principal=self.principal, label=self.label)
         if _DIGEST.fullmatch(self.token_sha256) is None:
             raise invalid("token_sha256", "token_sha256 is no SHA-256 in hexadecimal.")
         if self.principal == SYSTEM_PRINCIPAL:

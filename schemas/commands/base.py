@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.fields import refuse_wrong_times, time_rules
+from engramq.schemas.fields import field_rules, refuse_wrong_fields
 from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Scope, WorkerKind
 
@@ -35,8 +35,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     patience_s: ClassVar[float | None] = None  # how long a gateway waits for its answer, None: as for most
 
     def check(self) -> None:
-        """Raise EngramqError naming the parameter for what its JSON Schema cannot say: here of times."""
-        refuse_wrong_times(self)
+        """Raise EngramqError naming the parameter for what its JSON Schema cannot say: here of times and projects."""
+        refuse_wrong_fields(self)
 
     def joined(self, other: "Command") -> "Command | None":  # noqa: ARG002 - most commands are carried out by themselves
         """Return one command that does the work of this one and another of its type; None when there is none."""
@@ -205,7 +205,7 @@ class Tool:
             "bounded": self.bounded or self.detailed,
             "takes_session": self.session or bool(self.ids),
             "takes_references": bool(self.ids or self.batches) or "evidence" in self.parameters.__struct_fields__,
-            "checks": command is not None and (command.check is not Command.check or bool(time_rules(command))),
+            "checks": command is not None and (command.check is not Command.check or bool(field_rules(command))),
             "write": command is not None and command.write,
             "scope": Scope.READ if command is None else command.scope,
             "description": f"{self.summary} Example: {self.example}",

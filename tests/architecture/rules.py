@@ -24,6 +24,7 @@ PURE: Final = (
     "engramq.workers.memories.disagreement_lists",
     "engramq.workers.search.boosts",
     "engramq.workers.search.neighbours",
+    "engramq.workers.search.one_form",
     "engramq.workers.search.question",
     "engramq.workers.search.ranking",
     "engramq.workers.search.spans",

@@ -103,6 +103,9 @@ async def test_two_principals_consent_to_what_one_may_not_do_alone(stage: Stage)
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
         decided = await bob.call("decide_proposal", **decision)
         assert (decided["status"], decided["state"], decided["approvals"]) == ("recorded", "approved", 2)
+        assert "hint" not in decided
+        for again in [await one.call("decide_proposal", **decision) for one in (ada, bob)]:
+            assert again["hint"].startswith("You had approved it before, and nothing is lacking")
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "success"
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
         (listed,) = (await bob.call("list_proposals", state="used"))["proposals"]

@@ -1,5 +1,7 @@
 """What a speaker, a thread, a project, tags, nodes and relations may be called, at every door that takes one."""
 
+from datetime import UTC, datetime, timedelta
+
 import msgspec
 import pytest
 
@@ -8,12 +10,19 @@ from engramq.schemas.commands import (
     AddNode,
     Connect,
     ConnectByQuery,
+    CreateToken,
     ImportRow,
+    ListContradictions,
+    ListRecentMemories,
+    ListStanding,
     RenameProject,
+    SearchMemories,
     StoreMemory,
+    SurveyMemories,
     UpdateMemory,
 )
 from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import Scope
 from tests.refusals import refused
 
 BROKEN = pytest.mark.parametrize(
@@ -62,3 +71,23 @@ def test_nothing_in_the_graph_is_called_so(broken: str) -> None:
             with refused(FaultCode.INVALID_PARAMETER) as faults:
                 msgspec.structs.replace(command, **{field: broken}).check()
             assert faults[0].field == field
+
+
+@BROKEN
+def test_no_filter_by_project_and_no_name_of_a_token_is_called_so(broken: str) -> None:
+    digest, later = "0" * 64, datetime.now(UTC) + timedelta(days=1)
+    token = CreateToken(token_sha256=digest, principal="ada", scopes=(Scope.READ,), expires_at=later)
+    token.check()
+    for command, field in (
+        (SearchMemories(query="tea"), "project"),
+        (ListRecentMemories(), "project"),
+        (SurveyMemories(topic="tea"), "project"),
+        (ListStanding(), "project"),
+        (ListContradictions(), "project"),
+        (token, "project"),
+        (token, "principal"),
+        (token, "label"),
+    ):
+        with refused(FaultCode.INVALID_PARAMETER) as faults:
+            msgspec.structs.replace(command, **{field: broken}).check()
+        assert faults[0].field == field

@@ -228,8 +228,171 @@ begin
 end
 $$;
 
+-- A number as digits alone: "1.2" and "million" make 1200000, "12" and "k" 12000. Null where it has none, or too many.
+create function plain_number(number text, magnitude text) returns text
+language sql immutable parallel safe
+return (
+    select case when value = trunc(value) and value < 1e15 then trunc(value)::text end
+    from (
+        select replace(number, ',', '.')::numeric * case
+            when lower(magnitude) in ('k', 'thousand', 'tausend', 'tsd') then 1000
+            when lower(magnitude) in ('m', 'mio', 'million', 'millions', 'millionen') then 1000000
+            else 1000000000
+        end as value
+    ) spelled
+);
+
+-- Digits that people set in groups (numbers of telephones, cards, books) as one number, as it is dialled within its
+-- country: without zeros before it, and without the country's code after a +.
+create function joined_digits(grouped text) returns text
+language sql immutable parallel safe
+return (
+    select case
+        when grouped ~ '^1[-. ]' then substr(digits, 2)
+        when not is_foreign then ltrim(digits, '0')
+        when digits ~ '^[17]' then substr(digits, 2)
+        when digits ~ '^(?:2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58])' then substr(digits, 3)
+        else substr(digits, 4)
+    end
+    from (
+        select ltrim(regexp_replace(replace(grouped, '(0)', ''), '\D', '', 'g'), case when is_foreign then '0' else '' end)
+            as digits, is_foreign
+        from (select grouped ~ '^\s*\(?(?:\+|00)[1-9]' as is_foreign) written
+    ) read
+);
+
+-- The words of a text as others write them, for the index alone, since who asks writes in one way only. EpiPen is Epi_Pen,
+-- O'Brien OBrien, dark_mode darkmode. Of German ü is ue, and ue in a name is ü, whose dots are no matter. Of English
+-- children are child and bought is buy, which no stemmer knows.
+create function other_words(content text) returns text
+language plpgsql immutable parallel safe as $$
+declare
+    most constant integer := 32;  -- of each kind, so that no text has many words that nobody wrote
+    longest constant integer := 64;
+    capitals constant text := '[a-z][A-Z]|[A-Z]{2}[a-z]{2}';
+    irregular constant text[] := array[
+        'child children', 'mouse mice', 'wolf wolves', 'knife knives', 'shelf shelves', 'half halves', 'wife wives',
+        'thief thieves', 'loaf loaves', 'calf calves', 'scarf scarves', 'man men', 'woman women', 'person people', 'foot feet',
+        'tooth teeth', 'goose geese', 'index indices', 'matrix matrices', 'vertex vertices', 'appendix appendices',
+        'criterion criteria', 'analysis analyses', 'crisis crises', 'buy bought', 'sell sold', 'teach taught', 'catch caught',
+        'bring brought', 'lose lost', 'build built', 'send sent', 'spend spent', 'lend lent', 'pay paid', 'meet met',
+        'write wrote written', 'choose chose chosen', 'break broke broken', 'drive drove driven', 'fly flew flown',
+        'grow grew grown', 'throw threw thrown', 'wear wore worn', 'freeze froze frozen', 'steal stole stolen', 'win won',
+        'hide hid hidden', 'eat ate eaten', 'ride rode ridden', 'sing sang sung', 'swim swam swum', 'sleep slept',
+        'drink drank drunk', 'fight fought', 'seek sought', 'forget forgot forgotten', 'speak spoke spoken', 'shoot shot',
+        'draw drew drawn', 'dig dug', 'sink sank sunk', 'bend bent', 'bite bit bitten', 'sew sewed sewn', 'swear swore sworn'
+    ];
+    forms text[] := '{}';
+begin
+    if content ~ capitals then
+        forms := forms || array(
+            select regexp_replace(
+                regexp_replace(camel[1], '([a-z0-9])([A-Z])', '\1_\2', 'g'), '([A-Z])([A-Z][a-z])', '\1_\2', 'g'
+            )
+            from regexp_matches(content, '\m([A-Z][A-Za-z0-9]+)\M', 'g') as camel
+            where length(camel[1]) <= longest and camel[1] ~ capitals limit most
+        );
+    end if;
+    if content ~ '[A-Za-z0-9][_''\u2019-][A-Za-z0-9]' then
+        forms := forms || array(
+            select translate(joined[1], E'_-''\u2019', '')
+            from regexp_matches(
+                content, '\m([A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+|[A-Za-z][''\u2019][A-Z][a-z]+)\M', 'g'
+            ) as joined
+            where length(joined[1]) <= longest and joined[1] ~ '[\d_''\u2019]' limit most
+        );
+    end if;
+    if content ~* ('\m(?:' || replace(array_to_string(irregular, '|'), ' ', '|') || ')\M') then
+        forms := forms || array(
+            select other
+            from regexp_matches(content, '\m([a-z]{3,10})\M', 'gi') as word
+            join unnest(irregular) as several on ' ' || several || ' ' like '% ' || lower(word[1]) || ' %'
+            cross join string_to_table(several, ' ') as other
+            where other <> lower(word[1]) limit most
+        );
+    end if;
+    if content ~ '[äöüÄÖÜ]' then
+        forms := forms || array(
+            select replace(replace(replace(translate(word[1], 'ÄÖÜ', 'äöü'), 'ä', 'ae'), 'ö', 'oe'), 'ü', 'ue')
+            from regexp_matches(content, '\m(\w*[äöüÄÖÜ]\w*)\M', 'g') as word
+            where length(word[1]) <= longest limit most
+        );
+    end if;
+    if content ~ '[AOUaou]e' then
+        forms := forms || array(
+            select regexp_replace(word[1], '([AOUaou])e', '\1', 'g')
+            from regexp_matches(content, '\m([A-Z][a-z]*[aou]e[a-z]+|[AOU]e[a-z]+)\M', 'g') as word
+            where length(word[1]) <= longest limit most
+        );
+    end if;
+    return array_to_string(forms, ' ');
+end
+$$;
+
+-- The numbers of a text as others write them, for the index alone: 12k is 12000, 20,971,520 is 20971520, 500 ml is 500ml;
+-- what is dialled or copied in groups is one number, and so is one without the zeros before it. A hash is also its
+-- beginning, and a sign of money or a share its word.
+create function other_numbers(content text) returns text
+language plpgsql immutable parallel safe as $$
+declare
+    most constant integer := 32;
+    magnitude constant text := '(?:[kKM]|\s?(?:thousand|tausend|Tsd|Mio|[Mm]illion(?:s|en)?|bn|[Bb]illion))';
+    measure constant text := '(?:[kKMGT]?i?B|[mcµ]?l|[kmµ]?g|[kcm]?m|[mnµ]?s|[kMG]?Hz|k?Wh?|[VAC]|min|px|in|ft|lbs?)';
+    forms text[];
+begin
+    if content !~ '\d' then
+        return '';
+    end if;
+    forms := array(
+        select plain_number(substring(number[1] from '[\d.,]+'), substring(number[1] from '[[:alpha:]]+'))
+        from regexp_matches(content, '(?<![\w.,])(\d{1,6}(?:[.,]\d{1,3})?' || magnitude || ')\M', 'g') as number limit most
+    ) || array(
+        select translate(regexp_replace(measured[1], ',(\d{3})', '\1'), ', °', '.')
+        from regexp_matches(content, '(?<![\w.,])(\d{1,9}(?:[.,]\d{1,3})? ?°?' || measure || ')\M', 'g') as measured
+        limit most
+    ) || array(
+        select ltrim(number[1], '0') from regexp_matches(content, '\m(0+[1-9]\d{3,18})\M', 'g') as number limit most
+    ) || array(
+        select left(hash[1], short)
+        from regexp_matches(content, '\m([0-9a-f]{11,64})\M', 'g') as hash, unnest(array[7, 8, 10]) as short
+        where hash[1] ~ '[a-f]' and hash[1] ~ '\d' limit most
+    ) || array(
+        select sign.meaning
+        from (values ('€', 'EUR euro'), ('$', 'USD dollar'), ('£', 'GBP pound'), ('%', 'percent')) as sign (sign, meaning)
+        where strpos(content, sign.sign) > 0
+    );
+    if content ~ '\d[ ''_\u00A0\u202F\u2019()/.,:-]{1,3}\d|\+\d' then
+        forms := forms || array(
+            select concat_ws('.', regexp_replace(number[1], '\D', '', 'g'), number[2])
+            from regexp_matches(
+                content,
+                '(?<![\w.,+])(\d{1,3}(?:(?:,\d{3}){1,4}|(?:\.\d{3}){1,4}|(?:['' _\u00A0\u202F\u2019]\d{3}){1,4}))(?:[.,](\d{1,2}))?'
+                    || '(?!\w|[.,]\d)',
+                'g'
+            ) as number limit most
+        ) || array(
+            select joined_digits(grouped[1])
+            from regexp_matches(
+                content, '(?<![\w.,:/-])([+(]{0,2}\d[\d ()/.-]*\d)(?!\w)', 'g'
+            ) as grouped
+            where length(regexp_replace(grouped[1], '\D', '', 'g')) between 7 and 19
+                and grouped[1] !~ '^(?:19|20)\d\d-\d\d|^\d+(?:\.\d+){3}$'  -- a date, an address of a host
+            limit most
+        ) || array(
+            select translate(grouped[1], ' :-', '')
+            from regexp_matches(
+                content,
+                '\m([A-Z]{2}\d\d(?: (?:\d{4}|[A-Z]{4}))(?: \d{4}){2,6}(?: \d{1,3})?|[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5})\M',
+                'g'
+            ) as grouped limit most
+        );
+    end if;
+    return array_to_string(forms, ' ');
+end
+$$;
+
 -- The first day that a text spells out with its year, in its first lines: 2026-10-21, 21.10.2026, 10/21/2026, October 21,
--- 2026, 21 October 2026. 3/4/2026 is in March. Null: none.
+-- 2026, 21 October 2026, 21. Oktober 2026. 3/4/2026 is in March. Null: none.
 create function day_in(content text) returns date
 language plpgsql immutable parallel safe as $$
 declare
@@ -239,15 +402,33 @@ declare
     date constant text := '(?:(?:19|20)\d\d[-/]\d\d?[-/]\d\d?(?!\d)|\d\d?\.\d\d?\.' || year || '|\d\d?/\d\d?/' || year
         || '|' || month || '\.?\s+\d\d?(?:st|nd|rd|th)?,?\s+' || year
         || '|\d\d?(?:st|nd|rd|th)?(?:\s+of)?[\s-]+' || month || '\.?,?[\s-]+' || year || ')';
+    -- Months of German, French and Spanish after a day, in the order of the year; those that are read as English are left out.
+    months constant text[] := array[
+        'januar|jänner|janvier|enero', 'februar|février|febrero', 'märz|maerz|mars|marzo', 'avril|abril', 'mai|mayo',
+        'juin|juni|junio', 'juillet|juli|julio', 'août|agosto', 'septembre|septiembre', 'oktober|octobre|octubre',
+        'novembre|noviembre', 'dezember|décembre|diciembre'
+    ];
+    foreign_date constant text := '\m(\d\d?)(?:\.|er)?\s+(?:de\s+)?(?:%s)(?:\s+del?)?\M';
+    head text := left(content, 1000);
     spelled text;
     parts text[];
     found date;
 begin
-    if left(content, 1000) !~ '(?:19|20)\d\d' then
+    if head !~ '(?:19|20)\d\d' then
         return null;
     end if;
+    if head ~* '\m\d\d?(?:\.|er)?\s+(?:de\s+)?(?:[jefmasond][[:alpha:]]{2,9})' then
+        for place in 1..12 loop
+            if head ~* months[place] then
+                head := regexp_replace(
+                    head, format(foreign_date, months[place]),
+                    '\1 ' || substr('janfebmaraprmayjunjulaugsepoctnovdec', 3 * place - 2, 3), 'gi'
+                );
+            end if;
+        end loop;
+    end if;
     -- Without groups, which would cost milliseconds: a search for the place alone.
-    spelled := lower(substring(left(content, 1000) from '(?i)(?<![\w./-])' || date));
+    spelled := lower(substring(head from '(?i)(?<![\w./-])' || date));
     if spelled is null then
         return null;
     end if;
@@ -281,8 +462,10 @@ returns tsvector
 language sql immutable parallel safe set plan_cache_mode = 'force_generic_plan'
 return (
     select coalesce(array_to_tsvector(array_agg(lexeme_prefix(tenant) || word)), ''::tsvector)
-    from unnest(words_in(language, content || ' ' || coalesce(speaker, '') || ' '
-        || coalesce(to_char(told_on, 'FMDD FMMonth YYYY'), ''))) as word
+    from unnest(words_in(language, concat_ws(
+        ' ', content, speaker, to_char(told_on, 'FMDD FMMonth YYYY'),
+        other_words(concat_ws(' ', content, speaker)), other_numbers(content)
+    ))) as word
     where octet_length(word) <= 1000  -- a lexeme may have 2,046 bytes, no word of a language has
 );
 

@@ -110,7 +110,10 @@ async def end_sharing(tx: Transaction, envelope: Envelope, memory_id: UUID) -> N
         await _record_decision(tx, envelope, before, await _read(tx, locked["id"]), Decision.REJECT)
 
 
-_APPROVED_BEFORE: Final = "You had approved it before, which counts once: somebody else has to approve it."
+_APPROVED_BEFORE: Final = {
+    ProposalState.PENDING: "You had approved it before, which counts once: somebody else has to approve it.",
+    ProposalState.APPROVED: "You had approved it before, and nothing is lacking: what it is about can be called now.",
+}
 
 
 @handles(DecideProposal)
@@ -139,7 +142,7 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
     await _record_decision(tx, envelope, before, after, command.decision)
     approvals = len(after["approved_by"])
     again = command.decision == Decision.APPROVE and envelope.principal.name in before["approved_by"]
-    hint = _APPROVED_BEFORE if again and after["state"] == ProposalState.PENDING else UNSET
+    hint = _APPROVED_BEFORE[after["state"]] if again else UNSET
     return Decided(status="recorded", state=after["state"], approvals=approvals, hint=hint)
 
 

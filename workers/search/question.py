@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
+from engramq.workers.search.one_form import english_months, in_one_form, parts_of_names
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, Span
 from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.times import Times, read_times
@@ -133,8 +134,8 @@ class Question:
 
     @property
     def words(self) -> str:
-        """The text whose words are looked up: what is asked, and the names that were pasted beside it."""
-        return " ".join((self.text, *self.pasted))
+        """The text whose words are looked up: what is asked, in the forms of the index, and names pasted beside it."""
+        return " ".join((self._in_one_form[0], *self.pasted))
 
     @property
     def names_a_date(self) -> bool:
@@ -186,8 +187,9 @@ class Question:
 
     @cached_property
     def spellings(self) -> str:
-        """The dates and numbers of the question in their other spellings; "" where there are none."""
-        return other_spellings(self._read, self._times.dates)
+        """The dates, numbers and names of the question in their other spellings; "" where there are none."""
+        spelled = other_spellings(self._read, self._times.dates)
+        return " ".join(filter(None, (spelled, *self._in_one_form[1], *parts_of_names(self._read))))
 
     def _first_of(self, names: Iterable[str]) -> str | None:
         """Return the first of several names that the question holds, None when it is joined to the next."""
@@ -203,8 +205,12 @@ class Question:
         return None if not between or between[-1] in _JOINING else first[0]
 
     @cached_property
+    def _in_one_form(self) -> tuple[str, list[str]]:
+        return in_one_form(self.text)
+
+    @cached_property
     def _times(self) -> Times:
-        return read_times(self._read, None if self.asked_at is None else self.asked_at.date())
+        return read_times(english_months(self._read), None if self.asked_at is None else self.asked_at.date())
 
     @property
     def _zone(self) -> tzinfo:

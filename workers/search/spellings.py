@@ -1,7 +1,7 @@
-"""Spell the dates and numbers of a question in the other usual ways, and find its words where a letter is wrong. Pure.
+"""Spell the dates of a question in the other usual ways, and find its words where a letter is wrong. Pure.
 
-"March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 12,345 is 12345, 12.345 and 12 345; 3 pm is 15:00. How full
-text cuts such a spelling into words is its own matter: each is given whole.
+"March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 3 pm is 15:00. How full text cuts such a spelling into words
+is its own matter: each is given whole. Numbers have one form (`one_form.py`).
 """
 
 import re
@@ -15,7 +15,15 @@ LONG_WORD: Final = 6  # letters of a word that is still itself with one of them 
 AMONG_OTHERS: Final = 5  # the same where other words of the query agree
 WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
 READ: Final = 4_000  # characters of a memory, whose words are compared
-SPELLED: Final = 8  # dates, and as many numbers and times of day, of a question
+SPELLED: Final = 8  # dates, and as many times of day, of a question
+_TIME_OF_DAY: Final = re.compile(
+    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?<=:\d\d)(?![\w:/-]|[.,]\d))", re.IGNORECASE
+)
+_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
+AMONG_OTHERS: Final = 5  # the same where other words of the query agree
+WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
+READ: Final = 4_000  # characters of a memory, whose words are compared
+SPELLED: Final = 8  # dates, and as many times of day, of a question
 _TIME_OF_DAY: Final = re.compile(
     r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?<=:\d\d)(?![\w:/-]|[.,]\d))", re.IGNORECASE
 )
@@ -65,11 +73,10 @@ def _is_off_by_one(word: str, other: str) -> bool:
 
 
 def other_spellings(text: str, dates: Sequence[Span]) -> str:
-    """Return the other spellings of the numbers in a text and of the dates that were read in it, "" for none."""
+    """Return the other spellings of the times of day in a text and of the dates that were read in it, "" for none."""
     if not dates and not any(character.isdigit() for character in text):
         return ""
     spelled = [word for span in dates[:SPELLED] for word in _of_date(span)]
-    spelled += [word for number in islice(_numbers(text), SPELLED) for word in number]
     spelled += [word for time in islice(_times_of_day(text), SPELLED) for word in time]
     return " ".join(dict.fromkeys(spelled))
 
@@ -110,19 +117,3 @@ def _times_of_day(text: str) -> Iterator[tuple[str, ...]]:
         short, side = (hour - 1) % 12 + 1, "pm" if 12 <= hour < 24 else "am"
         ways = [f"{hour:02}:{minute}", f"{hour}:{minute}", f"{short}:{minute} {side}", f"{short}:{minute}{side}"]
         yield (*ways, f"{short} {side}", f"{short}{side}") if minute == "00" else tuple(ways)
-
-
-def _numbers(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield how each number is written with another separator or with none; a year alone is none."""
-    for found in _GROUPED.finditer(text):
-        yield _separated(found[1] + re.sub(r"\D", "", found[2]), found[4] or "")
-    for found in _PLAIN.finditer(text):
-        if not _YEAR.fullmatch(found[0]):
-            yield _separated(found[1], found[2] or "")
-
-
-def _separated(digits: str, fraction: str) -> tuple[str, ...]:
-    grouped, cents = f"{int(digits):,}", fraction[1:]
-    point, comma = (f".{cents}", f",{cents}") if cents else ("", "")
-    ways = (digits + point, digits + comma, grouped + point, grouped.replace(",", ".") + comma)
-    return tuple(dict.fromkeys((*ways, grouped.replace(",", " ") + point, grouped.replace(",", "'") + point)))

@@ -23,7 +23,7 @@ from tests.workers.search.recall.conftest import Scene, ids
 
 # Times as long as a plain text of the same length: 4 to 25 times is usual, without bounds most take 100 or more.
 LONG = 60
-COSTLY = ["a_", "1-a-", "a-1.", "1.2.3.4.5.6-", "<!-- ", "--><!--"]
+COSTLY = ["a_", "1-a-", "a-1.", "1.2.3.4.5.6-", "<!-- ", "--><!--", "1 ", "(0)", "12k ", "Aü", "Ae", "aA", "1,234"]
 
 
 def parse_s(scene: Scene, function: str, content: str) -> float:
@@ -50,6 +50,7 @@ async def test_no_text_takes_the_parser_long(scene: Scene, text: str) -> None:
     for function, times in (
         ("words_in('english', %s)", LONG),
         ("words_in('english', '数' || %s)", LONG),
+        ("lexemes_of(1, 'english', %s, null, null)", LONG),
         ("words_asked(array['english'], %s)", LONG / 10),  # its beginning alone
     ):
         assert parse_s(scene, function, costly) < times * usual_s, function

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engramq.workers.queue.background import Activity
+from engramq.workers.search.question import Question
 from engramq.workers.upkeep.rebuilding import Rebuilding
 from tests.workers.search.recall.conftest import Scene, ids
 
@@ -128,3 +129,55 @@ async def test_words_of_a_former_rule_are_made_anew_after_a_migration(scene: Sce
 @pytest.fixture
 def work(scene: Scene) -> Rebuilding:
     return Rebuilding(store=scene.world.store, activity=Activity(), stopping=asyncio.Event(), settled_s=0.0)
+
+
+@pytest.mark.promise("KN-7", "KN-11")
+@pytest.mark.parametrize(
+    "forms",
+    [
+        "12345|12,345|12.345|12 345|12'345|12_345", "1234.56 EUR|1.234,56 EUR|1,234.56 EUR", "350000|350k|350 thousand",
+        "1200000|1.2M|1.2 million|1,2 Millionen|1 200 000", "500ml|500 ml", "3.5 m|3,5 m|3.5m", "24C|24°C|24 °C",
+        "81523|00081523", "+49 30 123456|030123456|(030) 123456|030/123456|0049 30 123456|+49 (0)30 123456|+4930123456",
+        "(617) 555-0142|6175550142|617.555.0142|+1 617 555 0142|1-617-555-0142",
+        "DE89 3704 0044 0532 0130 00|DE89370400440532013000", "GB29 NWBK 6016 1331 9268 19|GB29NWBK60161331926819",
+        "978-3-16-148410-0|9783161484100", "3C:52:82:AB:0F:11|3c-52-82-ab-0f-11|3c5282ab0f11", "Müller|Mueller",
+        "Schröder|Schroeder", "Zürich|Zuerich", "O'Brien|OBrien|O\u2019Brien", "D'Angelo|DAngelo",
+    ],
+)  # fmt: skip
+async def test_whatever_form_is_kept_each_other_form_finds_it(scene: Scene, forms: str) -> None:
+    for kept in (several := forms.split("|")):
+        (row,) = scene.world.rows(
+            "select tsvector_to_array(lexemes_of(1, 'english', %s, null, null)) as words, lexeme_prefix(1) as prefix",
+            kept,
+        )
+        words = {word.removeprefix(row["prefix"]) for word in row["words"]}
+        misses = [asked for asked in several if not asked_by(scene, Question(asked).words) <= words]
+        assert misses == [], (kept, words)
+
+
+@pytest.mark.promise("KN-7", "KN-11")
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        ("the class HTTPServerFactory", "server factory"), ("she carries an EpiPen", "epi pen"),
+        ("commit 9f8e7d6c5b4a", "9f8e7d6"), ("the children chased wolves", "child wolf"),
+        ("Anke bought mice", "buy mouse"), ("it cost \u20ac1,499", "1499 EUR"), ("order A1B2-C3D4", "a1b2c3d4"),
+        ("enable_dark_mode is off", "EnableDarkMode"), ("wird gepr\u00fcft", "geprueft"), ("Z\u00fcrich", "Zurich"),
+    ],
+)  # fmt: skip
+async def test_what_is_kept_is_found_by_what_others_call_it(scene: Scene, kept: str, asked: str) -> None:
+    (row,) = scene.world.rows(
+        "select tsvector_to_array(lexemes_of(1, 'english', %s, null, null)) as words, lexeme_prefix(1) as prefix", kept
+    )
+    assert asked_by(scene, asked) <= {word.removeprefix(row["prefix"]) for word in row["words"]}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "the code of 2026-03-05", "host 10.20.30.42", "tickets 4417 4418 4419", "3 in stock", "v2.3.0", "09:30-10:30",
+        "in 2024/2025",
+    ],
+)  # fmt: skip
+def test_what_is_no_number_in_groups_is_asked_for_as_it_is(asked: str) -> None:
+    assert Question(asked).words == asked

@@ -400,10 +400,6 @@ def test_today_is_a_day_of_the_zone() -> None:
         ("15.03.2024", "2024-03-15|March|3/15/2024"),
         ("on 23 Nov", "November|23.11.|11/23"),
         ("in October 2026", "2026-10|10/2026"),
-        ("12,345 units", "12345|12.345|12 345"),
-        ("12345 units", "12,345|12.345|12 345"),
-        ("12 345", "12345|12,345"),
-        ("1.234,56 EUR", "1234.56|1,234.56"),
         ("at 3 pm", "15:00|3pm|3:00 pm"),
         ("3:30pm", "15:30|3:30 pm"),
         ("18:00", "6 pm|6pm|6:00 pm"),
@@ -412,7 +408,7 @@ def test_today_is_a_day_of_the_zone() -> None:
         ("12 am", "00:00|0:00"),
     ],
 )
-def test_dates_and_numbers_are_spelled_in_the_other_ways(text: str, spelled: str) -> None:
+def test_dates_and_times_of_day_are_spelled_in_the_other_ways(text: str, spelled: str) -> None:
     spellings = Question(text).spellings
     assert [spelling for spelling in spelled.split("|") if spelling not in spellings] == []
 
