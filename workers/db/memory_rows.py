@@ -5,7 +5,7 @@ Nodes, edges and links have such a line, their preview, too.
 
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +13,7 @@ from functools import lru_cache
 from sys import getsizeof
 from typing import Any, Final, Generic, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
+from weakref import WeakSet
 
 import msgspec
 
@@ -178,6 +179,8 @@ class KnownMemories:
         self._most = most
         self.size_bytes = 0
         self._known: OrderedDict[str, Known] = OrderedDict()
+        if most:
+            _kept.add(self)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -194,7 +197,7 @@ class KnownMemories:
         for row in visible.rows or ():
             memory = memories[row.id] = memory_from_json(row)
             if self._most and (length := len(msgspec.json.encode(memory))) <= KNOWN_BYTES:
-                self._forget(row.id)
+                self.forget(row.id)
                 self._known[row.id] = kept = Known(row.version, copy(memory), _size_of(memory, length, row.metadata))
                 self.size_bytes += kept.size_bytes
         for used in visible.known or ():
@@ -204,12 +207,34 @@ class KnownMemories:
             if used.id in self._known:
                 self._known.move_to_end(used.id)
         while self.size_bytes > self._most:
-            self._forget(next(iter(self._known)))
+            self.forget(next(iter(self._known)))
         return memories
 
-    def _forget(self, memory_id: str) -> None:
+    def forget(self, memory_id: str) -> None:
+        """Keep a memory no longer."""
         if (known := self._known.pop(memory_id, None)) is not None:
             self.size_bytes -= known.size_bytes
+
+
+_kept: Final[WeakSet[KnownMemories]] = WeakSet()
+_forgetting: Final[list[Callable[[], None]]] = []
+
+
+def when_erased(forget: Callable[[], None]) -> None:
+    """Have what a module remembers of texts forgotten whenever some are erased."""
+    _forgetting.append(forget)
+
+
+def forget_erased(ids: Iterable[str] = ()) -> None:
+    """Take memories that are erased out of what this process remembers; others do so when they see that rows are gone.
+
+    Without ids: rows are gone, nobody knows which.
+    """
+    for memory_id in ids:
+        for known in _kept:
+            known.forget(memory_id)
+    for forget in _forgetting:
+        forget()
 
 
 def _size_of(memory: Memory, json_bytes: int, metadata: msgspec.Raw) -> int:

@@ -32,7 +32,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.db import audit, namespaces
-from engramq.workers.db.memory_rows import details_of, lock, read_memories
+from engramq.workers.db.memory_rows import details_of, forget_erased, lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.links.rules import LinkRules
@@ -190,6 +190,7 @@ async def scrub_after(_reply: Reply, command: ForgetMemory, context: Context) ->
     """Take an erased memory out of Redis once more: an answer may have been on its way."""
     memory_id = parse_uuid(command.memory_id)
     if command.erase and memory_id is not None:
+        forget_erased((str(memory_id),))
         await context.inspection.scrub(context.envelope.namespace, {str(memory_id): context.erased})
 
 

@@ -20,7 +20,7 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import Contradiction, Difference, Memory
 from engramq.schemas.vocabulary import BOTH_HOLD, Partition, Relation
-from engramq.workers.db.memory_rows import visible_now
+from engramq.workers.db.memory_rows import visible_now, when_erased
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.disagreement import (
@@ -31,6 +31,7 @@ from engramq.workers.memories.disagreement import (
     are_other_values,
     differ_in_one_place,
     disagreement,
+    forget_texts,
     lone_places,
     read_text,
 )
@@ -44,6 +45,8 @@ PAIRS: Final = 50  # of a page
 MARKED: Final = 20  # the first of a reply
 OTHERS: Final = 3  # that one memory of a reply is said to differ from
 TRUSTED: Final = (Partition.TRUSTED,)
+
+when_erased(forget_texts)
 
 Ends = frozenset[str]  # the ids of two memories that are linked
 

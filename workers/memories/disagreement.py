@@ -186,6 +186,12 @@ def read_text(text: str) -> _StatedText:
     return _read_note(text) if len(text) <= NOTE_CHARS else _read_longer(text)
 
 
+def forget_texts() -> None:
+    """Keep nothing of any text: one of them was erased."""
+    for cache in (_read_note, _read_longer, _read):
+        cache.cache_clear()
+
+
 def _union(sets: Sequence[frozenset[str]]) -> frozenset[str]:
     """Return all words of some sets; of one it is that set itself, which takes no memory."""
     return sets[0] if len(sets) == 1 else frozenset[str]().union(*sets)

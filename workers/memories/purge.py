@@ -21,7 +21,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import AuditAction, MemoryState, SourceType
 from engramq.workers.db import audit, namespaces
-from engramq.workers.db.memory_rows import lock
+from engramq.workers.db.memory_rows import forget_erased, lock
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph import taking_back
@@ -248,6 +248,7 @@ async def _take(
     await context.inspection.scrub(namespace, erased)
     await context.store.seen_by(EVERYTHING).write(namespace, leased)
     yield
+    forget_erased(erased)
     await context.inspection.scrub(namespace, erased)
 
 

@@ -15,6 +15,7 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import forget_erased
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.queue.contract import Lease
 from engramq.workers.queue.inspection import Inspection
@@ -118,6 +119,7 @@ class TenantDeletion:
 
         await self.inspection.scrub(namespace, contents)
         await self.store.write(namespace, effect)
+        forget_erased(contents)
         await self.inspection.scrub(namespace, contents)
         return len(found)
 
