@@ -69,6 +69,10 @@ async def test_a_german_reader_sees_why_rows_were_rejected_and_what_was_left_out
     graph = b'{"type": "entity", "name": "Ada", "entityType": "person", "observations": ["drinks tea", " "]}'
     blank = await browser.upload(page, IMPORTS, "memory.json", graph)
     assert "1 leere Beobachtung" in blank.text, blank.text
+    whole = await browser.upload(page, IMPORTS, "list.json", b'[{"a": 1}]')
+    assert "Die Datei ist eine JSON-Liste, und ihr Format ist nicht sicher. Das Feld Format sagt" in whole.text, (
+        whole.text
+    )
 
 
 async def test_a_file_that_cannot_be_imported_says_why(browser: Browser) -> None:

@@ -15,8 +15,11 @@ from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, S
 from engramq.gateway.ui.languages import TemplateTexts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
 from engramq.gateway.ui.reasons import REASONS, say_reason
+from engramq.gateway.ui.request import for_people
 from engramq.gateway.ui.start import STATUS_TEXTS
+from engramq.schemas import redis_problems
 from engramq.schemas.checks import Check
+from engramq.schemas.faults import NOT_APPLIED, FaultCode
 from engramq.schemas.vocabulary import (
     Absence,
     AuditAction,
@@ -29,6 +32,7 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
+from engramq.workers.db import errors
 from engramq.workers.memories.quotas import UNITS
 from engramq.workers.search.relevance import KINDS
 from tests.architecture.source import ROOT
@@ -49,9 +53,9 @@ OF_SESSIONS: Final = frozenset({"sessions", "transcript_databases", "transcript_
 SAME = frozenset({"engramq", "· engramq", "id", "GET"})
 
 
-def calls_of(*names: str) -> Iterator[ast.Call]:
-    """Yield each call of these functions in the modules that read uploaded files."""
-    for file in (ROOT / "deploy" / "importing").glob("*.py"):
+def calls_of(*names: str, folder: str = "deploy/importing") -> Iterator[ast.Call]:
+    """Yield each call of these functions in the modules that read uploaded files, or in others."""
+    for file in (ROOT / folder).glob("*.py"):
         if file.stem not in OF_SESSIONS:
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names:
@@ -60,7 +64,13 @@ def calls_of(*names: str) -> Iterator[ast.Call]:
 
 def sentence_in(node: ast.Call) -> str | None:
     """Return the reason that a call is given, {} for each value in it; None where it is made elsewhere."""
-    (given,) = node.args[2:3] if ast.unparse(node.func).endswith("Rejection") else node.args[1:2]
+    kind = ast.unparse(node.func).rpartition(".")[2]
+    place = {"Rejection": 2, "UnusableFile": 0, "ChangedMeanwhile": 0}.get(kind, 1)
+    return text_of(node.args[place])
+
+
+def text_of(given: ast.expr) -> str | None:
+    """Return a text with {} for each value in it; None where it is made elsewhere."""
     if isinstance(given, ast.JoinedStr):
         parts = ("{}" if isinstance(part, ast.FormattedValue) else ast.literal_eval(part) for part in given.values)
         return "".join(map(str, parts))
@@ -125,12 +135,36 @@ def test_each_reason_of_a_reader_of_uploads_is_declared() -> None:
     assert said - made_of_others - set(REASONS) == set()
 
 
+def test_each_refusal_of_a_whole_file_is_declared() -> None:
+    said = {sentence for node in calls_of("UnusableFile", "ChangedMeanwhile") if (sentence := sentence_in(node))}
+    assert len(said) > 25
+    assert said - set(REASONS) == set()
+
+
+def test_each_refusal_and_recovery_of_the_page_is_declared() -> None:
+    said = set[str]()
+    for node in calls_of("invalid", "refuse", folder="gateway/ui"):
+        given = [*node.args[1:3], *(word.value for word in node.keywords if word.arg == "recovery")]
+        said |= {text for each in given if (text := text_of(each)) and "-{}" not in text}
+    assert len(said) > 25
+    assert said - set(REASONS) == set()
+
+
+def test_each_refusal_of_a_server_and_what_to_do_then_is_declared() -> None:
+    for name in (*errors._NAMES.values(), *redis_problems._REFUSAL_WORDS.values()):
+        assert (name if name.endswith(".") else f"{name} ({{}}).") in REASONS
+    for code in NOT_APPLIED | {FaultCode.INTERNAL}:
+        recovery = for_people({"recovery": code.recovery})["recovery"]
+        assert say_reason(recovery, read_messages()["de"]) != recovery, recovery
+
+
 def test_each_reason_that_is_declared_for_files_is_said() -> None:
     trees = [ast.parse(file.read_text()) for file in (ROOT / "deploy" / "importing").glob("*.py")]
     texts = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
     said = "\0".join(text for text in texts if isinstance(text, str))
-    of_files, _, _ = (HERE / "reasons.txt").read_text("utf-8").partition("\n# of a field")
-    parts = {part for line in of_files.splitlines()[1:] for part in re.split(r"\{\}|(?= --)|(?<=bytes)", line)}
+    sections = (HERE / "reasons.txt").read_text("utf-8").split("\n# ")
+    lines = [line for at in (0, 4) for line in sections[at].splitlines()[1:]]
+    parts = {part for line in lines for part in re.split(r"\{\}|(?= --)|(?<=bytes)", line)}
     assert {part for part in parts if part not in said} == set()
 
 

@@ -168,6 +168,7 @@ async def test_a_second_principal_consents_with_old_and_new_before_them(here: Se
     for word in ("Finance", "Refunds", "semantic", "procedural", "proposed by ada", "a rule"):
         assert word in page.text, word
     assert "Your decision is recorded" in (await grace.send(page, action, decision="approve")).text
+    assert "You had approved it before" in (await grace.send(page, action, decision="approve")).text
     again = await grace.send(page, action, decision="shrug")
     assert again.status == 400
     done = await agent.call("reclassify_memory_sector", new_sector="procedural", **triple)
