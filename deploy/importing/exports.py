@@ -337,6 +337,7 @@ class _JsonText:
         self._at = 0
         self._ended = False
         self.line = 1
+        self._column = 0
         self.passed = 0  # characters
 
     def peek(self) -> str:
@@ -370,7 +371,7 @@ class _JsonText:
                 value, end = _DECODER.raw_decode(self._held, self._at)
             except json.JSONDecodeError as problem:
                 if not self._may_go_on(problem):
-                    raise self.broken(problem.msg) from None
+                    raise self.broken(problem.msg.removesuffix(" at"), self._place_of(problem)) from None
             except RecursionError:
                 raise self.broken("nested too deeply") from None
             else:
@@ -389,12 +390,22 @@ class _JsonText:
             raise UnusableFile(_CUT)
         return True
 
-    def broken(self, why: str) -> UnusableFile:
-        """Return what to raise for text that is no JSON."""
-        return UnusableFile(f"The file is no JSON near line {self.line}: {why}.")
+    def broken(self, why: str, at: int | None = None) -> UnusableFile:
+        """Return what to raise for text that is no JSON: at this place of what is held, else at the next character."""
+        self._pass(self._at if at is None else at)
+        return UnusableFile(f"The file is no JSON near line {self.line}, character {self._column + 1}: {why}.")
+
+    def _place_of(self, problem: json.JSONDecodeError) -> int:
+        """Return where a value is damaged: where a comma is missing, that is behind what stands before."""
+        is_missing = problem.msg.startswith("Expecting ',' delimiter")
+        return self._at + len(self._held[self._at : problem.pos].rstrip()) if is_missing else problem.pos
 
     def _pass(self, to: int) -> None:
-        self.line += self._held.count("\n", self._at, to)
+        if lines := self._held.count("\n", self._at, to):
+            self.line += lines
+            self._column = to - self._held.rindex("\n", self._at, to) - 1
+        else:
+            self._column += to - self._at
         self.passed += to - self._at
         self._at = to
 

@@ -19,20 +19,6 @@ SPELLED: Final = 8  # dates, and as many times of day, of a question
 _TIME_OF_DAY: Final = re.compile(
     r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?<=:\d\d)(?![\w:/-]|[.,]\d))", re.IGNORECASE
 )
-_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
-AMONG_OTHERS: Final = 5  # the same where other words of the query agree
-WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
-READ: Final = 4_000  # characters of a memory, whose words are compared
-SPELLED: Final = 8  # dates, and as many times of day, of a question
-_TIME_OF_DAY: Final = re.compile(
-    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?<=:\d\d)(?![\w:/-]|[.,]\d))", re.IGNORECASE
-)
-# Groups of three digits with one separator between them; or five digits and more. Then a fraction.
-_GROUPED: Final = re.compile(
-    r"(?<![\w.,/:-])(\d{1,3})((?P<by>[,.'\u2019_ \u00a0\u202f])\d{3}(?:(?P=by)\d{3})*)([.,]\d{1,2})?(?![\w/:-]|[.,]\d)"
-)
-_PLAIN: Final = re.compile(r"(?<![\w.,/:-])(\d{4,15})([.,]\d{1,2})?(?![\w/:-]|[.,]\d)")
-_YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _WORD: Final = re.compile(r"\w+")
 
 

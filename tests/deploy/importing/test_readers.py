@@ -305,6 +305,22 @@ def test_an_export_that_is_cut_is_no_export(tmp_path: Path, kind: ForeignFormat,
         read(path, kind)
 
 
+@pytest.mark.promise("SN-3")
+@pytest.mark.parametrize(
+    ("was", "is_now", "character"),
+    [('"text"', '"text', 11), ('",', '"', 20), ("hello", "hel\x01lo", 15)],
+    ids=["a name without its end", "no comma", "a control character"],
+)
+def test_where_a_document_is_damaged_is_told_by_line_and_character(was: str, is_now: str, character: int) -> None:
+    """A conversation has hundreds of lines, and its first one says little."""
+    items_of_lines = [{"id": number, "text": f"hello {number}", "by": "ada"} for number in range(9)]
+    lines = json.dumps(items_of_lines, indent=1).split("\n")
+    place = next(number for number, line in enumerate(lines) if "hello 7" in line)
+    lines[place] = lines[place].replace(was, is_now, 1) if was != '",' else lines[place].removesuffix(",")
+    with pytest.raises(UnusableFile, match=f"near line {place + 1}, character {character}: "):
+        list(items(io.BytesIO("\n".join(lines).encode())))
+
+
 @pytest.mark.parametrize(
     "text",
     ["[{}, ]", "[{} {}]", "[{}", "{", '{"results": 7}', "7", "", '[{"a": tru}]', "[\x00]", '["' + "x" * 99 + "\n"],
