@@ -12,6 +12,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.memories import MemoryFilters
 from engramq.gateway.ui.request import PageRequest
 
+COUNTED: Final = 20_000  # memories at most, where no totals are kept of what is asked for: some 20 ms
 _TICKS_APART: Final = 4  # bars: what is written below one is as wide as some
 
 
@@ -34,13 +35,15 @@ async def show_timeline(page: PageRequest) -> Response:
     """Show the timeline of all memories that pass the filters; of a day that is chosen the days around it, too."""
     filters = MemoryFilters.of(page)
     around = _widen_to_month(filters)
-    counted = await page.ask("count_memories", **around.of_list)
+    counted = await page.ask("count_memories", **around.of_list, at_most=COUNTED)
     bars = _bars(counted, filters)
+    total = sum(bar.count for bar in bars)
     return page.render(
         "timeline.html",
         bars=bars,
         unit=counted["unit"],
-        total=sum(bar.count for bar in bars),
+        total=total,
+        may_be_more=total == COUNTED,
         longest=max(bars, key=lambda bar: bar.count, default=None),
         wider=around.address if around != filters else "",
         all_times=replace(filters, since="", until="").address if filters.since or filters.until else "",

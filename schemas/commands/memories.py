@@ -310,9 +310,9 @@ LIST_RECENT_MEMORIES: Final = Tool(
 
 
 class CountMemories(ListFilter, Command, frozen=True, kw_only=True, tag="count_memories"):
-    """Count the memories of a list by when they happened, else were stored, `at_most` so many. The page sends it.
+    """Count the memories of a list by when they happened, else were stored. The page sends it.
 
-    Counts that follow from kept totals are complete.
+    `at_most`: so many, the newest. Counts that follow from kept totals are complete.
     """
 
     at_most: Annotated[int, Meta(ge=1)] | UnsetType = UNSET

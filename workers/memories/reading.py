@@ -208,7 +208,10 @@ async def count_memories(tx: Transaction, command: commands.CountMemories, conte
         if by_totals:
             rows = await tx.rows("totals_by_time", **filters, **few)
         else:
-            rows = await tx.rows("memories_by_time", **filters, **few, at_most=or_none(command.at_most))
+            most = or_none(command.at_most)
+            rows = await tx.rows("memories_by_time", **filters, **few, at_most=most)
+            if most is not None and sum(row["memories"] for row in rows) == most:
+                rows = await tx.rows("newest_by_time", **filters, **few, at_most=most)
     spans = [commands.TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]
     return commands.MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans)
 

@@ -152,14 +152,9 @@ from (
 where place <= %(most)s
 order by facet, place
 
--- name: memories_by_time
--- How many memories of a list happened, else were stored, on each day, in each month or each year, as their span allows.
-with chosen as materialized (
-    select (coalesce(m.occurred_at, m.created_at) at time zone %(zone)s::text)::date as day
-    from memories_in_namespace m
-    where {listed}
-    limit %(at_most)s
-), span as (
+-- fragment: by_time
+-- How many of the days that are chosen lie on each day, in each month or each year, as their span allows.
+span as (
     select case
         when max(day) - min(day) < %(days)s then 'day'
         when max(day) < min(day) + make_interval(months => %(months)s) then 'month'
@@ -172,6 +167,25 @@ from chosen c
 cross join span s
 group by 1, 2
 order by 2
+
+-- name: memories_by_time
+-- How many memories of a list, up to a limit, happened, else were stored, at which times.
+with chosen as materialized (
+    select (coalesce(m.occurred_at, m.created_at) at time zone %(zone)s::text)::date as day
+    from memories_in_namespace m
+    where {listed}
+    limit %(at_most)s
+), {by_time}
+
+-- name: newest_by_time
+-- The same of the newest, where there are more.
+with chosen as materialized (
+    select (coalesce(m.occurred_at, m.created_at) at time zone %(zone)s::text)::date as day
+    from memories_in_namespace m
+    where {listed}
+    order by m.created_at desc
+    limit %(at_most)s
+), {by_time}
 
 -- name: totals_by_time
 -- The same by totals, which are of days of UTC. Rows are looked at in those days that are asked for in part, and of memories

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from engramq.gateway.ui import timeline
 from tests.conftest import Database
 from tests.gateway.ui.browsing import Browser
 from tests.gateway.ui.conftest import Served
@@ -109,3 +110,20 @@ async def test_a_bar_stands_where_a_memory_happened_and_the_list_agrees(agent: A
     shown = await browser.get(days["2019-05-02: 1"].replace("&amp;", "&"))
     assert len(shown.values("shown")) == 1
     assert len((await browser.get(f"{LIST}?stored_until=2019-12-31")).values("shown")) == 0
+
+
+@pytest.mark.promise("PE-2")
+async def test_where_no_totals_are_kept_so_many_of_the_newest_are_counted(
+    here: Served, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "COUNTED", 3)
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await store_at(agent, database, "2026-03-30T10:00:00Z", 2)
+    for asked in ("verification=unverified", "stored_since=2026-01-01"):
+        assert list(await bars(browser, asked)) == ["2026-03-30: 2"]
+        assert "there may be more" not in (await browser.get(f"{TIMELINE}?{asked}")).text
+    await store_at(agent, database, "2026-04-02T10:00:00Z", 2)
+    for asked in ("verification=unverified", "stored_since=2026-01-01"):
+        assert list(await bars(browser, asked)) == ["2026-03-30: 1", "2026-04-02: 2"], "the newest"
+        assert "there may be more" in (await browser.get(f"{TIMELINE}?{asked}")).text
+    assert list(await bars(browser)) == ["2026-03-30: 2", "2026-04-02: 2"], "totals are kept of it"
