@@ -62,7 +62,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return hashlib.sha256(bytes.fromhex(self.previous) + _encode((*facts, *whose, *brought))).hexdigest()
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SignedReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The effect of one command on a namespace, or the changes of one thing, signed by the installation.
 
     `omitted`: how many more entries there are. `public_key` and `signature` are Ed25519's, in hex.

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from engramq.schemas import commands
 from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.receipts import Receipt, exact_time
+from engramq.schemas.receipts import SignedReceipt, exact_time
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import Thing
 from engramq.workers.db import audit_chain, namespaces
@@ -54,7 +54,7 @@ async def make_receipt(command: commands.MakeReceipt, context: Context) -> comma
     if not chained.entries:
         return none
     key = _private_key(context.settings)
-    receipt = Receipt(
+    receipt = SignedReceipt(
         namespace=namespace,
         made_at=exact_time(datetime.now(UTC)),
         proven=chained.entries,

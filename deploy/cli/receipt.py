@@ -16,7 +16,7 @@ from engramq.deploy.cli.output import json_line, printable
 from engramq.deploy.cli.tool_client import URL
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.commands import MakeReceipt, ReceiptMade
-from engramq.schemas.receipts import ChainedEntry, Receipt
+from engramq.schemas.receipts import ChainedEntry, SignedReceipt
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 KEY_PATH: Final = "/.well-known/engramq.json"
@@ -86,7 +86,7 @@ def verify_receipt(
     return ExitCode.DONE if problem is None and difference is None else ExitCode.FAILED
 
 
-def _compare_with_log(receipt: Receipt, namespace: str | None, *, any_key: bool) -> tuple[str | None, int]:
+def _compare_with_log(receipt: SignedReceipt, namespace: str | None, *, any_key: bool) -> tuple[str | None, int]:
     """Return how the audit log differs from a receipt, as a part of a sentence, and of how many entries words went."""
     found: dict[int, ChainedEntry] = {}
     commands = {entry.command_id: None for entry in receipt.proven if entry.command_id is not None}
@@ -119,7 +119,7 @@ def _difference(proven: ChainedEntry, live: ChainedEntry) -> str | None:
     return None if problem is None else f"was changed: {problem}"
 
 
-def _show(receipt: Receipt, *, named: bool) -> None:
+def _show(receipt: SignedReceipt, *, named: bool) -> None:
     for entry in receipt.proven:
         target = f" {entry.target_id}" if entry.target_id else ""
         what = f"{entry.at}  {entry.action}{target}  by {entry.actor} in {receipt.namespace}"
@@ -136,7 +136,7 @@ def _show(receipt: Receipt, *, named: bool) -> None:
         )
 
 
-def _problem(receipt: Receipt, key: str | None) -> str | None:
+def _problem(receipt: SignedReceipt, key: str | None) -> str | None:
     """Return what is wrong with a receipt, as a part of a sentence; None for nothing."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - 50 ms, for those who check
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - the same
@@ -152,13 +152,13 @@ def _problem(receipt: Receipt, key: str | None) -> str | None:
     return next((f"entry {entry_id}: {problem}" for entry_id, problem in problems if problem is not None), None)
 
 
-def _read(file: Path) -> Receipt:
+def _read(file: Path) -> SignedReceipt:
     with file.open("rb") as opened:
         data = opened.read(FILE_BYTES + 1)
     try:
         if len(data) > FILE_BYTES:
             raise ValueError(f"it is larger than {FILE_BYTES} bytes")
-        return msgspec.json.decode(data, type=Receipt)
+        return msgspec.json.decode(data, type=SignedReceipt)
     except ValueError as problem:
         raise CommandFailed(printable(f"{file} is no receipt: {problem}.")) from None
 

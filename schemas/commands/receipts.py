@@ -9,7 +9,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Identifier
-from engramq.schemas.receipts import Receipt as _SignedReceipt  # Receipt is that of an import's row
+from engramq.schemas.receipts import SignedReceipt
 from engramq.schemas.vocabulary import Scope, Thing
 
 RECEIPT_ENTRIES: Final = 100  # of one receipt; a purge has an entry for each memory
@@ -35,7 +35,7 @@ class ReceiptMade(Reply, kw_only=True, tag="receipt_made"):
 
     status: Literal["success", "not_found"] = "success"
     namespace: str = ""
-    receipt: _SignedReceipt | None = None
+    receipt: SignedReceipt | None = None
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 

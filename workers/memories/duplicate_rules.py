@@ -107,14 +107,14 @@ def says_the_same(first: _Said, other: _Said) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicateGroup:
+class AlikeGroup:
     """The memory that stays, and those that it stands for, with the similarity of each to it."""
 
     stays: Compared
     goes: list[tuple[Compared, float]]
 
 
-def groups(memories: Iterable[Compared], least: float) -> list[DuplicateGroup]:
+def groups(memories: Iterable[Compared], least: float) -> list[AlikeGroup]:
     """Return who stands for whom.
 
     Each that goes is itself alike to the one that stays: no chain leads from one to another.
@@ -125,7 +125,7 @@ def groups(memories: Iterable[Compared], least: float) -> list[DuplicateGroup]:
     return [group for several in alike.values() if len(several) > 1 for group in _group(several, least)]
 
 
-def _group(several: Sequence[Compared], least: float) -> list[DuplicateGroup]:
+def _group(several: Sequence[Compared], least: float) -> list[AlikeGroup]:
     """Return who stands for whom among memories of one kind and the same words, the highest rank first."""
     numbers = {text: number for number, text in enumerate({memory.said.text for memory in several})}
     texts = np.array([numbers[memory.said.text] for memory in several])
@@ -147,6 +147,6 @@ def _group(several: Sequence[Compared], least: float) -> list[DuplicateGroup]:
             gone |= near
             cosines = np.where(same, 1.0, np.minimum(cosines, 1.0))
             found.append(
-                DuplicateGroup(stays, [(several[row], float(cosines[row])) for row in np.flatnonzero(near).tolist()])
+                AlikeGroup(stays, [(several[row], float(cosines[row])) for row in np.flatnonzero(near).tolist()])
             )
     return found

@@ -123,7 +123,7 @@ async def restore(
 
     try:
         return await store.write_at_length(namespace, write)
-    except _Taken as problem:
+    except _KeyTaken as problem:
         raise await _taken(store, namespace, problem) from None
 
 
@@ -137,7 +137,7 @@ async def _require_empty(tx: Transaction) -> None:
         )
 
 
-class _Taken(Exception):
+class _KeyTaken(Exception):
     """Somebody else's row has a key of one of these records by now; `constraint`: which, as the database calls it."""
 
     def __init__(self, batch: Sequence[CheckedLine], constraint: str) -> None:
@@ -145,7 +145,7 @@ class _Taken(Exception):
         self.batch, self.constraint = batch, constraint
 
 
-async def _taken(store: Store, namespace: str, problem: _Taken) -> ExportRefused:
+async def _taken(store: Store, namespace: str, problem: _KeyTaken) -> ExportRefused:
     """Return the refusal that names the record and its key, as far as that is still to be seen."""
     first = problem.batch[0].number
     if isinstance(problem.batch[0].record, MemoryRecord | NodeRecord):
@@ -255,7 +255,7 @@ class _Restoration:
                 of_log = {"brought_from": self.found.head.namespace} if kind == type_of(AuditRecord) else {}
                 row = await self.tx.row(writing.query, lines=lines, **writing.values, **of_log)
         except Duplicate as problem:
-            raise _Taken(batch, problem.diag.constraint_name or "") from None
+            raise _KeyTaken(batch, problem.diag.constraint_name or "") from None
         except BadValue as problem:
             reason = _in_lines(batch, f"the database does not take it: {problem.diag.message_primary}")
             raise ExportRefused(batch[0].number, LINE, reason) from None

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.receipts import ChainedEntry, Receipt
+from engramq.schemas.receipts import ChainedEntry, SignedReceipt
 from tests.deploy.cli.test_tool_commands import Shell, here, shell
 from tests.gateway.conftest import keys, redis_url
 from tests.gateway.test_identity_end_to_end import Served, settings
@@ -56,7 +56,7 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
     forger = Ed25519PrivateKey.generate()
     entry = msgspec.convert(whole["proven"][0] | {"body": "{}"}, ChainedEntry)
     forged = structs.replace(
-        msgspec.convert(whole, Receipt), proven=[entry], public_key=forger.public_key().public_bytes_raw().hex()
+        msgspec.convert(whole, SignedReceipt), proven=[entry], public_key=forger.public_key().public_bytes_raw().hex()
     )
     signature = forger.sign(forged.signed_bytes()).hex()
     file.write_bytes(msgspec.json.encode(structs.replace(forged, signature=signature)))
@@ -64,7 +64,7 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
     assert "its words were changed" in shell.err, "whoever signed it"
 
     # The forger hands over a folder in which a file is called as the true key.
-    forged = msgspec.convert(whole, Receipt)
+    forged = msgspec.convert(whole, SignedReceipt)
     forged = structs.replace(forged, public_key=forger.public_key().public_bytes_raw().hex())
     file.write_bytes(msgspec.json.encode(structs.replace(forged, signature=forger.sign(forged.signed_bytes()).hex())))
     monkeypatch.chdir(tmp_path)
@@ -87,7 +87,7 @@ async def test_what_a_receipt_says_reaches_a_terminal_printable(
     entry = ChainedEntry(
         id=1, place=1, command_id=None, body=None, salt=None, digest=digest, previous=digest, hash="", **fields
     )
-    receipt = Receipt(
+    receipt = SignedReceipt(
         namespace=hide, made_at=hide, proven=[structs.replace(entry, hash=entry.hash_now())],
         public_key=forger.public_key().public_bytes_raw().hex(),
     )  # fmt: skip

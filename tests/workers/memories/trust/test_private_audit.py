@@ -33,7 +33,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
-from engramq.schemas.receipts import Receipt
+from engramq.schemas.receipts import SignedReceipt
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import (
     ALL_SCOPES,
@@ -194,7 +194,7 @@ async def test_a_receipt_says_what_is_private_to_its_owner_alone_and_holds_for_a
     await erased(world, private)
     for reader, reads in ((ADA, True), (ROOT, False)):
         receipt = (await world.ask(ReceiptMade, MakeReceipt(erased=private), principal=reader)).receipt
-        assert isinstance(receipt, Receipt)
+        assert isinstance(receipt, SignedReceipt)
         (entry,) = receipt.proven
         assert (REASON in (entry.body or ""), entry.problem(), entry.owner) == (reads, None, "ada")
     checked = await world.ask(AuditVerified, VerifyAudit(), principal=ROOT)
