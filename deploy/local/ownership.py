@@ -87,13 +87,14 @@ def nobody_has(home: Home) -> bool:
     return not owned.is_held and not owned.ups
 
 
-def lock_home(home: Home, role: str) -> int:
+def lock_home(home: Home, role: str, bound_s: float = _GLANCE_S) -> int:
     """Take the lock that says who owns the home's servers; the kernel releases it with the holder.
 
-    `role`: what the holder is, such as `engramq backup`. Returns the descriptor that holds it. Children do not inherit
-    it. Raises DeployError when somebody else has it (`home_in_use`), or the home is not to be used.
+    `role`: what the holder is, such as `engramq backup`; `bound_s`: how long another one is waited for. Returns the
+    descriptor that holds it; children do not inherit it. Raises DeployError when somebody else has it (`home_in_use`),
+    or the home is not to be used.
     """
-    return _take(home.lock, home, role)
+    return _take(home.lock, home, role, bound_s)
 
 
 @contextmanager
@@ -169,9 +170,9 @@ def dead_ups(home: Home) -> list[Path]:
     return [path for path in home.path.glob(_UPS) if not _is_held(path)]
 
 
-def _take(path: Path, home: Home, role: str) -> int:
+def _take(path: Path, home: Home, role: str, bound_s: float = _GLANCE_S) -> int:
     descriptor = _open(path, home)
-    deadline = time.monotonic() + _GLANCE_S
+    deadline = time.monotonic() + bound_s
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 
 from engramq.deploy.local import settings
@@ -55,16 +54,12 @@ async def _supervise(home: Home, stack: Stack, linger_s: float, lock: int) -> No
 
 
 def _lock(home: Home) -> int | None:
-    deadline = time.monotonic() + LOCK_BOUND_S
-    while True:
-        try:
-            return lock_home(home, SUPERVISOR)
-        except DeployError as error:
-            if error.code != "home_in_use":
-                raise
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(0.02)
+    try:
+        return lock_home(home, SUPERVISOR, LOCK_BOUND_S)
+    except DeployError as error:
+        if error.code != "home_in_use":
+            raise
+        return None
 
 
 if __name__ == "__main__":
