@@ -194,12 +194,12 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     else:
         services.append(SupervisedService(MIGRATE, _command(with_database, "migrate"), once=True))
     services += [
-        # It loads its modules and its model while PostgreSQL is still being made, and waits for it itself.
+        # It loads its modules and its model while the servers are still being made, and waits for them itself.
         _program(
             *(home, WORKER, with_database, "worker", "--all", "--embedder-file", str(home.embedder)),
             *(["--ends-refused"] if owns else []),
-            after=after_redis,
-            uses=(POSTGRES,),
+            after=(),
+            uses=(POSTGRES, REDIS),
             # Where another database is away, callers are to hear so from the worker, and not to wait for it.
             says_ready=owns,
         ),
