@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from engramq.schemas.patterns import compile_late
 from engramq.schemas.sentences import sentences_of
 from engramq.workers.memories import disagreement_lists as lists
+from engramq.workers.one_form import in_one_form
 
 PIECE_CHARS: Final = 80
 READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
@@ -125,9 +126,14 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Diff
                     if mine - its - first.keys and its - mine - other.keys:
                         places = None  # they are of two things: each has an anchor of its own beside where they differ
                 places = places or _find_denied(first, other)
-                if places is not None:
+                if places is not None and not _are_same(first.sentence, other.sentence):
                     return DifferingPieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
     return None
+
+
+def _are_same(first: str, other: str) -> bool:
+    """Say whether two sentences differ in how a number is written alone: 10 GB is 10GB, +49 30 123456 is 030123456."""
+    return in_one_form(first)[0] == in_one_form(other)[0]
 
 
 def _candidates(text: _StatedText, common: frozenset[str]) -> list[Statement]:

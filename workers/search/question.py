@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
-from engramq.workers.search.one_form import english_months, in_one_form, parts_of_names
+from engramq.workers.one_form import in_one_form, parts_of_names
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, Span
 from engramq.workers.search.spellings import other_spellings
+from engramq.workers.search.time_words import english_months
 from engramq.workers.search.times import Times, read_times
 
 READ: Final = 2_000  # characters; no question is longer, and a pasted document is none

@@ -1,7 +1,7 @@
 """Spell the dates of a question in the other usual ways, and find its words where a letter is wrong. Pure.
 
 "March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 3 pm is 15:00. How full text cuts such a spelling into words
-is its own matter: each is given whole. Numbers have one form (`one_form.py`).
+is its own matter: each is given whole. Numbers have one form (`workers/one_form.py`).
 """
 
 import re

@@ -48,6 +48,28 @@ _THE: Final = compile_late(r"\bthe\s+\Z", re.IGNORECASE)
 ORDINALS: Final = ("first", "second", "third", "fourth")
 
 
+# Full names of months in German, French and Spanish; those of English read alike are left out.
+_FOREIGN_MONTHS: Final = {
+    name: MONTHS[place]
+    for place, names in enumerate((
+        "januar jänner janvier enero", "februar février fevrier febrero", "märz maerz marz mars marzo", "avril abril",
+        "mai mayo", "juni juin junio", "juli juillet julio", "août aout agosto", "septembre septiembre",
+        "oktober octobre octubre", "novembre noviembre", "dezember décembre decembre diciembre",
+    ))
+    for name in names.split()
+}  # fmt: skip
+_FOREIGN_DATE: Final = re.compile(
+    rf"\b(\d{{1,2}})(?:\.|er)?\s+(?:de\s+)?({'|'.join(_FOREIGN_MONTHS)})\b(?:\s+del?\b)?", re.IGNORECASE
+)
+_FOREIGN_MONTH: Final = re.compile(rf"\b({'|'.join(_FOREIGN_MONTHS)})\s+(?:del?\s+)?(?=(?:19|20)\d\d\b)", re.IGNORECASE)
+
+
+def english_months(text: str) -> str:
+    """Return a text with the months of dates in English: "5. März 2026" is 5 March 2026."""
+    text = _FOREIGN_DATE.sub(lambda found: f"{found[1]} {_FOREIGN_MONTHS[found[2].lower()]}", text)
+    return _FOREIGN_MONTH.sub(lambda found: f"{_FOREIGN_MONTHS[found[1].lower()]} ", text)
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """A match of a rule. `before`: the word before it, in lower case. `asked_on`: for rules that are not FIXED."""

@@ -191,3 +191,18 @@ def test_what_texts_state_takes_few_megabytes_however_many_are_read() -> None:
         assert tracemalloc.get_traced_memory()[0] < 24_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.promise("PR-7", "KN-7")
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("The limit is 10 GB.", "The limit is 10GB."),
+        ("The reception's phone is +49 30 123456.", "The reception's phone is 030 123456."),
+        ("The budget is 1.2 million euros.", "The budget is 1,200,000 euros."),
+        ("The account is DE89 3704 0044 0532 0130 00.", "The account is DE89370400440532013000."),
+    ],
+)
+def test_a_number_that_is_written_otherwise_is_the_same(earlier: str, later: str) -> None:
+    assert disagreement(earlier, later) is None
+    assert disagreement(later, earlier) is None

@@ -1,4 +1,4 @@
-"""Write numbers, measures, months and names of code of a question in the one form that the index has. Pure.
+"""Write numbers, measures and names of code in the one form that the index has of each. Pure.
 
 The index has a memory's own words, and beside them one form of what people write in several ways (`other_words` and
 `other_numbers` in schema.sql). A question asks for this form, and for its own words as other spellings.
@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, TypeAlias
-
-from engramq.workers.search.spans import MONTHS
 
 DIALLED: Final = range(7, 20)  # digits of a number that is set in groups to be dialled or copied
 _MAGNITUDES: Final = {
@@ -38,20 +36,6 @@ _ABROAD: Final = re.compile(r"\(?(?:\+|00)[1-9]")
 _CODES: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3}")
 _CAMEL: Final = re.compile(r"\b[A-Z][A-Za-z0-9]{3,60}\b")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
-# Full names of months in German, French and Spanish; those of English read alike are left out.
-_FOREIGN_MONTHS: Final = {
-    name: MONTHS[place]
-    for place, names in enumerate((
-        "januar jänner janvier enero", "februar février fevrier febrero", "märz maerz marz mars marzo", "avril abril",
-        "mai mayo", "juni juin junio", "juli juillet julio", "août aout agosto", "septembre septiembre",
-        "oktober octobre octubre", "novembre noviembre", "dezember décembre decembre diciembre",
-    ))
-    for name in names.split()
-}  # fmt: skip
-_FOREIGN_DATE: Final = re.compile(
-    rf"\b(\d{{1,2}})(?:\.|er)?\s+(?:de\s+)?({'|'.join(_FOREIGN_MONTHS)})\b(?:\s+del?\b)?", re.IGNORECASE
-)
-_FOREIGN_MONTH: Final = re.compile(rf"\b({'|'.join(_FOREIGN_MONTHS)})\s+(?:del?\s+)?(?=(?:19|20)\d\d\b)", re.IGNORECASE)
 
 
 def in_one_form(text: str) -> tuple[str, list[str]]:
@@ -119,12 +103,6 @@ _WRITERS: Final[tuple[tuple[re.Pattern[str], Writer], ...]] = (
     (_PADDED, _write_unpadded), (_MAGNITUDE, _write_plain), (_MEASURE, _write_measure),
 )  # fmt: skip
 _WHOLE: Final = (_write_joined, _write_dialled, _write_digits)  # of which no part is asked for
-
-
-def english_months(text: str) -> str:
-    """Return a text with the months of dates in English: "5. März 2026" is 5 March 2026."""
-    text = _FOREIGN_DATE.sub(lambda found: f"{found[1]} {_FOREIGN_MONTHS[found[2].lower()]}", text)
-    return _FOREIGN_MONTH.sub(lambda found: f"{_FOREIGN_MONTHS[found[1].lower()]} ", text)
 
 
 def parts_of_names(text: str) -> list[str]:
