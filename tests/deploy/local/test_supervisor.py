@@ -190,8 +190,8 @@ def test_children_stop_in_the_reverse_of_their_order(home: Home, hold: Hold) -> 
     assert shut_down(home).was_running
 
     assert (home.path / "stopped").read_text().split() == ["gateway", "worker"]
-    assert held.receive(BOUND_S) == {"event": "stopping"}
-    assert held.receive(BOUND_S) is None
+    assert held.channel.receive(BOUND_S) == {"event": "stopping"}
+    assert held.channel.receive(BOUND_S) is None
     assert not home.state.exists()
 
 
