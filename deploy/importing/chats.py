@@ -3,7 +3,7 @@
 import hashlib
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +27,9 @@ def read_copilot_chat(path: Path, choices: fields.Choices) -> Iterator[exports.E
 
     An export has no id: its requests have, by which they are known.
     """
-    for member in exports.members(path, re.compile(r".*\.json")):
+    for member in exports.members(path, re.compile(r".*\.jsonl?")):
         file = path / member if member else path
-        chat = None if exports.is_archive(file) else parsed(read_plain(str(file.resolve()), OBJECT_BYTES))
+        chat = None if exports.is_archive(file) else _chat_in(read_plain(str(file.resolve()), OBJECT_BYTES))
         requests = None if chat is None else chat.get(COPILOT_LIST)
         if chat is None or not isinstance(requests, list):
             raise UnusableFile(f"{file.name} is no JSON object with requests, or is cut off.")
@@ -37,6 +37,56 @@ def read_copilot_chat(path: Path, choices: fields.Choices) -> Iterator[exports.E
         said = fields.Conversation("copilot-chat", 1, chat.get("sessionId") or first, choices, chat.get("customTitle"))
         for position, request in enumerate(requests):
             yield from _copilot_request(said, position, request)
+
+
+def is_log_of_chat(members: Collection[str]) -> bool:
+    """Say whether an object with these members is the first line of a chat that VS Code keeps as a log of changes."""
+    return {"kind", "v"} <= set(members)
+
+
+def _chat_in(data: bytes) -> Mapping[str, Any] | None:
+    """Return the chat of a file; None where it is none. A last line that is half written is left out."""
+    if (whole := parsed(data)) is not None and not is_log_of_chat(whole):
+        return whole
+    chat: Any = None
+    lines = data.splitlines()
+    for number, line in enumerate(lines, 1):
+        if (change := parsed(line)) is None:
+            if number == len(lines) or not line.strip():
+                continue
+            return None
+        try:
+            chat = _changed(chat, change)
+        except (IndexError, KeyError, TypeError, ValueError):  # it is of a form that is not known
+            return None
+    return chat if isinstance(chat, dict) else None
+
+
+_WHOLE, _SET, _PUSH, _DELETE = range(4)  # kinds of changes
+
+
+def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
+    """Return a chat after a change of its log: at the path `k`, by the value `v`, from the place `i` of a list on."""
+    kind, path, value = change["kind"], change.get("k", []), change.get("v")
+    if kind == _WHOLE:
+        return value
+    place = chat
+    for step in path[:-1]:
+        place = place[step]
+    last = path[-1]
+    if kind == _PUSH:
+        several = place.setdefault(last, []) if isinstance(place, dict) else place[last]
+        several[change.get("i", len(several)) :] = value or []
+    elif kind == _SET:
+        if isinstance(place, list) and last == len(place):
+            place.append(value)
+        else:
+            place[last] = value
+    elif kind == _DELETE:
+        place.pop(last)
+    else:
+        raise ValueError(kind)
+    return chat
 
 
 def _copilot_request(said: fields.Conversation, position: int, request: Any) -> Iterator[exports.Entry]:

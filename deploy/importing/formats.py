@@ -54,7 +54,11 @@ FORMATS: Final[Mapping[ForeignFormat, ForeignReader]] = {
     ),
     ForeignFormat.COPILOT_CHAT: ForeignReader(
         chats.read_copilot_chat,
-        lambda begin, item: bool(begin.members.keys() & chats.COPILOT_MARKS) or "requestId" in item,
+        lambda begin, item: (
+            bool(begin.members.keys() & chats.COPILOT_MARKS)
+            or "requestId" in item
+            or chats.is_log_of_chat(begin.members)
+        ),
         (chats.COPILOT_LIST,), are_turns=True,
     ),
     ForeignFormat.CHATGPT: ForeignReader(

@@ -30,7 +30,7 @@ _FOLDER_BYTES: Final = 16 * 1024  # of the file that names the folder of session
 _LINK: Final = "It is a symbolic link, and none is followed."
 _PACKED: Final = ".zst"
 _OBJECT: Final = ".json"
-_LISTS: Final = ("messages", "history")  # of such a session
+_LISTS: Final = ("messages", "history", "items")  # of such a session
 _BEGUN: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)")
 
 SUBAGENTS: Final = LeftOut("sessions of subagents", "session of a subagent")
@@ -133,7 +133,8 @@ def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     facts = _begin(client, session)
     if session.path.endswith(_OBJECT):
         with open_plain(session.path) as file:
-            return _learned(facts, client.facts_of(look_at(file, *_LISTS).members))
+            facts = _learned(facts, client.facts_of(look_at(file, *_LISTS).members))
+        return facts if facts.session else _learned(facts, client.facts_of(_object_in(session.path)))
     read = 0
     with _unpack(session.path) as stream:
         for number, (length, line) in enumerate(whole_lines(stream), 1):
@@ -244,7 +245,7 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
 
 def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]:
     """Yield what is in a session that is one JSON object, as older versions of Gemini CLI wrote it."""
-    content = parsed(read_plain(session.path, OBJECT_BYTES)) or {}
+    content = _object_in(session.path)
     messages = next((given for name in _LISTS if isinstance(given := content.get(name), list)), None)
     if messages is None:
         raise UnusableFile("It is no JSON object with messages, or is cut off.")
@@ -253,6 +254,10 @@ def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]
         if isinstance(message, dict):
             yield from reading.of_object(message)
     yield from _ended(reading, session.path)
+
+
+def _object_in(path: str) -> Mapping[str, Any]:
+    return parsed(read_plain(path, OBJECT_BYTES)) or {}
 
 
 def _ended(reading: _Reading, path: str) -> Iterator[Said]:
@@ -320,7 +325,8 @@ def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
     named, names = "", {client.name for client in clients}
     with contextlib.suppress(OSError, UnusableFile), open_plain(str(path.resolve())) as file:
         if path.suffix == _OBJECT:
-            return _recognize(look_at(file, *_LISTS).members, clients)
+            members = look_at(file, *_LISTS).members
+            return _recognize(members, clients) or _recognize(_object_in(str(path.resolve())), clients)
         for number, (_, line) in enumerate(whole_lines(file)):
             content = parsed(line) if line else None
             if content is not None:

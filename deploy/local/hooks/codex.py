@@ -5,6 +5,7 @@
     "content": [{"type": "text", "text": "Hello."}]}}}                                              from 0.148 on
 {"type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", ...}]}}
 {"type": "message", "role": "user", "content": [...]}                                               until 2025-09
+{"session": {"id": "...", "timestamp": "..."}, "items": [{"type": "message", ...}]}, one object      until 2025-06
 
 Answers to the model's questions stand in the result of the tool that asks, a goal in a message to the model.
 """
@@ -48,7 +49,8 @@ SILENT: Final = (
     "thread_settings_applied", "thread_goal_updated", "plan_update", "background_event", "error", "warning",
     "stream_error", "session_configured", "item_started", "sub_agent_activity",
     "image_generation_end", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
-    "local_shell_call", "reasoning", "web_search_call", "ghost_snapshot", "compaction", "compaction_summary",
+    "local_shell_call", "local_shell_call_output",
+    "reasoning", "web_search_call", "ghost_snapshot", "compaction", "compaction_summary",
     "image_generation_call", "tool_search_call", "tool_search_output", "inter_agent_communication",
 )  # fmt: skip
 _ITEMS: Final = (
@@ -95,8 +97,14 @@ def kind_of(line: Mapping[str, Any]) -> str:
     return turns.text_at(inner, "type") if any(name in inner for name in _WORDS) else "state"
 
 
+def _begin_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return how a session begins: a line, or what an object of a whole session says of it."""
+    return turns.object_in(line.get("session")) or line
+
+
 def _is_first_line(line: Mapping[str, Any]) -> bool:
     """Say whether a session begins so that is older than lines with a type."""
+    line = _begin_of(line)
     return "type" not in line and "id" in line and "timestamp" in line and ("instructions" in line or "git" in line)
 
 
@@ -115,9 +123,8 @@ def facts_of(line: Mapping[str, Any]) -> turns.SessionFacts:
         is_subagent = "subagent" in turns.member(payload, "source")
         return turns.SessionFacts(turns.text_at(payload, "id"), turns.text_at(payload, "cwd"), is_subagent)
     if _is_first_line(line):
-        return turns.SessionFacts(
-            turns.text_at(line, "id"), began=turns.moment_of(line.get("timestamp"))
-        )  # its turns have no time
+        begin = _begin_of(line)  # its turns have no time
+        return turns.SessionFacts(turns.text_at(begin, "id"), began=turns.moment_of(begin.get("timestamp")))
     if line.get("type") == _MESSAGE and _CONTEXT in (text := turns.text_in(line.get("content"))):
         found = re.search(_FOLDER, text)
         return turns.SessionFacts(folder=(found[1] or found[2]).strip() if found else "")

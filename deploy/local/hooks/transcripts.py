@@ -49,7 +49,7 @@ CODEX: Final = turns.ClientFormat(
     variable="CODEX_HOME",
     folder=".codex",
     parts=("sessions", "archived_sessions"),
-    file_names=r"rollout-.+\.jsonl(\.zst)?",  # old ones are packed
+    file_names=r"rollout-.+\.(?:json|jsonl(?:\.zst)?)",  # old ones are packed, the first are one object each
     file_tools={"apply_patch": "command"},  # what its shell reads cannot be told from what it runs
     from_start=True,
 )

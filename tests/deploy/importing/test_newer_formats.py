@@ -60,6 +60,44 @@ def test_a_chat_of_copilot_is_what_was_typed_and_answered(tmp_path: Path) -> Non
     assert left_out(found) == {"parts of answers of tools and of the program": 2}
 
 
+@pytest.mark.promise("SN-1")
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_chat_that_vs_code_keeps_as_a_log_of_changes_is_read_as_it_is_now(tmp_path: Path, is_folder: bool) -> None:
+    """Newer versions write the chat once, then each change: a value, what is pushed to a list, what goes."""
+    asked = {"requestId": "r1", "timestamp": 1_767_000_001_000, "message": {"text": "Make the kettle green"}}
+    changes: list[dict[str, Any]] = [
+        {"kind": 0, "v": {"version": 3, "sessionId": "s1", "requests": []}},
+        {"kind": 2, "k": ["requests"], "v": [{**asked, "response": []}]},
+        {"kind": 2, "k": ["requests", 0, "response"], "v": [{"value": "Do"}]},
+        {"kind": 2, "k": ["requests", 0, "response"], "v": [{"value": "Done, it is"}, {"value": " green."}], "i": 0},
+        {"kind": 1, "k": ["inputState"], "v": {"text": "a draft"}},
+        {"kind": 3, "k": ["inputState"]},
+        {"kind": 1, "k": ["requests", 1], "v": {**asked, "requestId": "r2", "message": {"text": "Boil it"}}},
+    ]
+    folder = tmp_path / "chatSessions"
+    folder.mkdir()
+    file = folder / "s1.jsonl"
+    file.write_text("\n".join(map(json.dumps, changes)) + '\n{"kind": 1, "k": ["half')
+    assert format_of(file) is ForeignFormat.COPILOT_CHAT
+    found = rows(read(folder if is_folder else file, ForeignFormat.COPILOT_CHAT))
+    said = [(row["content"], row["speaker"], row["position"]) for row in found]
+    assert said == [
+        ("Make the kettle green", "user", 0),
+        ("Done, it is green.", "assistant", 1),
+        ("Boil it", "user", 2),
+    ]
+    assert {row["thread"] for row in found} == {"copilot-chat:s1"}
+
+
+@pytest.mark.parametrize("change", [{"kind": 9}, {"kind": 1, "k": ["a", "b"]}, {"kind": 1}, {}])
+def test_a_log_of_changes_of_another_form_is_refused_as_a_whole(tmp_path: Path, change: dict[str, Any]) -> None:
+    file = tmp_path / "s1.jsonl"
+    whole = {"kind": 0, "v": {"sessionId": "s1", "requests": []}}
+    file.write_text("\n".join(map(json.dumps, (whole, change, whole))))
+    with pytest.raises(UnusableFile, match="no JSON object with requests"):
+        read(file, ForeignFormat.COPILOT_CHAT)
+
+
 @pytest.mark.parametrize("place", ["", "Takeout/My Activity/Gemini Apps"])
 def test_prompts_to_geminis_apps_come_in_from_a_folder_an_archive_or_alone(tmp_path: Path, place: str) -> None:
     file = more_exports.WRITERS[ForeignFormat.GEMINI_APPS](tmp_path)
