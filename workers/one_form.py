@@ -26,7 +26,7 @@ _GROUPED: Final = re.compile(
     r"(?<![\w.,+])(\d{1,3}(?:(?:,\d{3}){1,4}|(?:\.\d{3}){1,4}|(?:[' _\u00a0\u202f\u2019]\d{3}){1,4}))"
     r"(?:[.,](\d{1,2}))?(?!\w|[.,]\d)"
 )
-_PADDED: Final = re.compile(r"(?<![\w.,:/-])0+([1-9]\d{3,18})\b")
+_PADDED: Final = re.compile(r"(?<![\w.,:/-])0+([1-9]\d{1,18}|(?<=00)[1-9])\b")
 _BANK: Final = re.compile(r"\b[A-Za-z]{2}\d\d (?:\d{4}|[A-Za-z]{4})(?: \d{4}){2,6}(?: \d{1,3})?\b")
 _HARDWARE: Final = re.compile(r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b")
 _DIALLED_NUMBER: Final = re.compile(r"(?<![\w.,:/-])[+(]?\d[\d ()/.+-]{5,24}\d(?!\w)")
@@ -64,7 +64,7 @@ def _write_joined(found: re.Match[str]) -> str:
 
 
 def _write_digits(found: re.Match[str]) -> str:
-    return re.sub(r"\D", "", found[1]) + (f".{found[2]}" if found[2] else "")
+    return re.sub(r"\D", "", found[1]) + (f".{found[2]}" if found[2] and int(found[2]) else "")
 
 
 def _write_dialled(found: re.Match[str]) -> str:
@@ -99,7 +99,7 @@ def _write_measure(found: re.Match[str]) -> str:
 
 Writer: TypeAlias = Callable[[re.Match[str]], str]
 _WRITERS: Final[tuple[tuple[re.Pattern[str], Writer], ...]] = (
-    (_BANK, _write_joined), (_HARDWARE, _write_joined), (_DIALLED_NUMBER, _write_dialled), (_GROUPED, _write_digits),
+    (_BANK, _write_joined), (_HARDWARE, _write_joined), (_GROUPED, _write_digits), (_DIALLED_NUMBER, _write_dialled),
     (_PADDED, _write_unpadded), (_MAGNITUDE, _write_plain), (_MEASURE, _write_measure),
 )  # fmt: skip
 _WHOLE: Final = (_write_joined, _write_dialled, _write_digits)  # of which no part is asked for

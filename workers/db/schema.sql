@@ -272,7 +272,7 @@ declare
     capitals constant text := '[a-z][A-Z]|[A-Z]{2}[a-z]{2}';
     irregular constant text[] := array[
         'child children', 'mouse mice', 'wolf wolves', 'knife knives', 'shelf shelves', 'half halves', 'wife wives',
-        'thief thieves', 'loaf loaves', 'calf calves', 'scarf scarves', 'man men', 'woman women', 'person people', 'foot feet',
+        'thief thieves', 'ox oxen', 'loaf loaves', 'calf calves', 'scarf scarves', 'man men', 'woman women', 'person people', 'foot feet',
         'tooth teeth', 'goose geese', 'index indices', 'matrix matrices', 'vertex vertices', 'appendix appendices',
         'criterion criteria', 'analysis analyses', 'crisis crises', 'buy bought', 'sell sold', 'teach taught', 'catch caught',
         'bring brought', 'lose lost', 'build built', 'send sent', 'spend spent', 'lend lent', 'pay paid', 'meet met',
@@ -297,7 +297,7 @@ begin
         forms := forms || array(
             select translate(joined[1], E'_-''\u2019', '')
             from regexp_matches(
-                content, '\m([A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+|[A-Za-z][''\u2019][A-Z][a-z]+)\M', 'g'
+                content, '\m([A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+|[A-Za-z][''\u2019][A-Z][a-z]+|[DLOdlo][''\u2019][a-z]{3,})\M', 'g'
             ) as joined
             where length(joined[1]) <= longest and joined[1] ~ '[\d_''\u2019]' limit most
         );
@@ -305,7 +305,7 @@ begin
     if content ~* ('\m(?:' || replace(array_to_string(irregular, '|'), ' ', '|') || ')\M') then
         forms := forms || array(
             select other
-            from regexp_matches(content, '\m([a-z]{3,10})\M', 'gi') as word
+            from regexp_matches(content, '\m([a-z]{2,10})\M', 'gi') as word
             join unnest(irregular) as several on ' ' || several || ' ' like '% ' || lower(word[1]) || ' %'
             cross join string_to_table(several, ' ') as other
             where other <> lower(word[1]) limit most
@@ -351,7 +351,7 @@ begin
         from regexp_matches(content, '(?<![\w.,])(\d{1,9}(?:[.,]\d{1,3})? ?°?' || measure || ')\M', 'g') as measured
         limit most
     ) || array(
-        select ltrim(number[1], '0') from regexp_matches(content, '\m(0+[1-9]\d{3,18})\M', 'g') as number limit most
+        select ltrim(number[1], '0') from regexp_matches(content, '\m(0+[1-9]\d{1,18}|00+[1-9])\M', 'g') as number limit most
     ) || array(
         select left(hash[1], short)
         from regexp_matches(content, '\m([0-9a-f]{11,64})\M', 'g') as hash, unnest(array[7, 8, 10]) as short
@@ -363,7 +363,7 @@ begin
     );
     if content ~ '\d[ ''_\u00A0\u202F\u2019()/.,:-]{1,3}\d|\+\d' then
         forms := forms || array(
-            select concat_ws('.', regexp_replace(number[1], '\D', '', 'g'), number[2])
+            select concat_ws('.', regexp_replace(number[1], '\D', '', 'g'), case when number[2]::integer > 0 then number[2] end)
             from regexp_matches(
                 content,
                 '(?<![\w.,+])(\d{1,3}(?:(?:,\d{3}){1,4}|(?:\.\d{3}){1,4}|(?:['' _\u00A0\u202F\u2019]\d{3}){1,4}))(?:[.,](\d{1,2}))?'
