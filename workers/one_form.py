@@ -6,7 +6,6 @@ The index has a memory's own words, and beside them one form of what people writ
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Final, TypeAlias
 
 DIALLED: Final = range(7, 20)  # digits of a number that is set in groups to be dialled or copied
@@ -83,10 +82,9 @@ def _write_dialled(found: re.Match[str]) -> str:
 
 
 def _write_plain(found: re.Match[str]) -> str:
-    """Write 12k as 12000; a share of one (.3k of 1.2345k) is left as it is."""
-    magnitude = 10 ** _MAGNITUDES[(found[2] or found[3]).lower()]
-    value = Decimal(found[1].replace(",", ".")) * magnitude
-    return str(int(value)) if value == int(value) else found[0]
+    """Write 12k as 12000."""
+    whole, _, part = found[1].replace(",", ".").partition(".")
+    return str(int(whole + part) * 10 ** (_MAGNITUDES[(found[2] or found[3]).lower()] - len(part)))
 
 
 def _write_unpadded(found: re.Match[str]) -> str:

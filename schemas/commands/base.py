@@ -35,7 +35,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     patience_s: ClassVar[float | None] = None  # how long a gateway waits for its answer, None: as for most
 
     def check(self) -> None:
-        """Raise EngramqError naming the parameter for what its JSON Schema cannot say: here of times and projects."""
+        """Raise EngramqError naming the parameter for what its JSON Schema cannot say: here of times and a name."""
         refuse_wrong_fields(self)
 
     def joined(self, other: "Command") -> "Command | None":  # noqa: ARG002 - most commands are carried out by themselves

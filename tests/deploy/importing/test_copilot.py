@@ -1,5 +1,6 @@
 """Each thing that a person says to Copilot's command line comes in once, and nothing of its program."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.transcript_files import StoredSession
 from engramq.deploy.importing.transcripts import READERS, transcript_format
-from engramq.deploy.local.hooks.turns import Spoken
+from engramq.deploy.local.hooks.turns import SessionFacts, Spoken
 from engramq.schemas.vocabulary import TranscriptFormat
 from tests.deploy.importing.agent_homes import WRITERS, lines_of, moment
 
@@ -82,3 +83,37 @@ def test_the_folder_of_a_client_is_known_by_a_session_in_it(tmp_path: Path, clie
     home = next(above for above in folder.parents if above.parent == tmp_path)
     assert transcript_format(home) == client
     assert transcript_format(tmp_path) is None
+
+
+@pytest.mark.promise("SN-1", "RC-14")
+def test_the_first_sessions_of_codex_are_one_object_each(tmp_path: Path) -> None:
+    """Until June 2025 a session was no file of lines; its turns have the time at which it began."""
+    folder = tmp_path / ".codex" / "sessions"
+    folder.mkdir(parents=True)
+
+    def said_by(role: str, text: str) -> dict[str, Any]:
+        return {
+            "type": "message",
+            "role": role,
+            "content": [{"type": "input_text" if role == "user" else "output_text", "text": text}],
+        }
+
+    items = [
+        said_by("user", "The kettle must be blue."), {"type": "reasoning", "summary": []},
+        {"type": "local_shell_call", "call_id": "c"}, {"type": "local_shell_call_output", "call_id": "c"},
+        said_by("assistant", "A blue one."), said_by("user", "Of two litres."),
+    ]  # fmt: skip
+    session = {"timestamp": "2025-04-20T10:11:12.000Z", "id": "0f0e", "instructions": ""}
+    file = folder / "rollout-2025-04-20-0f0e.json"
+    file.write_text(json.dumps({"session": session, "items": items}, indent=2))
+    assert transcript_format(file) is TranscriptFormat.CODEX
+    (listed,) = READERS[TranscriptFormat.CODEX].sessions(tmp_path / ".codex")
+    assert isinstance(listed, StoredSession)
+    assert READERS[TranscriptFormat.CODEX].head(listed).session == "0f0e"
+    said = list(READERS[TranscriptFormat.CODEX].said(listed))
+    turns = [each.turn for each in said if isinstance(each, Spoken)]
+    assert [(turn.speaker, turn.text) for turn in turns] == [
+        ("user", "The kettle must be blue."), ("assistant", "A blue one."), ("user", "Of two litres."),
+    ]  # fmt: skip
+    assert {each.began for each in said if isinstance(each, SessionFacts)} == {"2025-04-20T10:11:12.000Z"}
+    assert [each for each in said if "does not know" in str(each)] == []

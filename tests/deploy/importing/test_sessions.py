@@ -18,7 +18,7 @@ from engramq.deploy.importing.transcript_files import StoredSession
 from engramq.deploy.importing.transcripts import READERS, transcript_format
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE
-from engramq.deploy.local.hooks.turns import SessionFacts, Spoken
+from engramq.deploy.local.hooks.turns import Spoken
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.vocabulary import TranscriptFormat
 from tests.conftest import Database
@@ -489,37 +489,3 @@ async def test_of_several_files_the_one_that_is_no_session_is_named(
     other.write_text("")
     assert await bring_in(str(path), str(other)) == 2
     assert "notes.jsonl is no session" in capsys.readouterr().err
-
-
-@pytest.mark.promise("SN-1", "RC-14")
-def test_the_first_sessions_of_codex_are_one_object_each(tmp_path: Path) -> None:
-    """Until June 2025 a session was no file of lines; its turns have the time at which it began."""
-    folder = tmp_path / ".codex" / "sessions"
-    folder.mkdir(parents=True)
-
-    def said_by(role: str, text: str) -> dict[str, Any]:
-        return {
-            "type": "message",
-            "role": role,
-            "content": [{"type": "input_text" if role == "user" else "output_text", "text": text}],
-        }
-
-    items = [
-        said_by("user", "The kettle must be blue."), {"type": "reasoning", "summary": []},
-        {"type": "local_shell_call", "call_id": "c"}, {"type": "local_shell_call_output", "call_id": "c"},
-        said_by("assistant", "A blue one."), said_by("user", "Of two litres."),
-    ]  # fmt: skip
-    session = {"timestamp": "2025-04-20T10:11:12.000Z", "id": "0f0e", "instructions": ""}
-    file = folder / "rollout-2025-04-20-0f0e.json"
-    file.write_text(json.dumps({"session": session, "items": items}, indent=2))
-    assert transcript_format(file) is TranscriptFormat.CODEX
-    (listed,) = READERS[TranscriptFormat.CODEX].sessions(tmp_path / ".codex")
-    assert isinstance(listed, StoredSession)
-    assert READERS[TranscriptFormat.CODEX].head(listed).session == "0f0e"
-    said = list(READERS[TranscriptFormat.CODEX].said(listed))
-    turns = [each.turn for each in said if isinstance(each, Spoken)]
-    assert [(turn.speaker, turn.text) for turn in turns] == [
-        ("user", "The kettle must be blue."), ("assistant", "A blue one."), ("user", "Of two litres."),
-    ]  # fmt: skip
-    assert {each.began for each in said if isinstance(each, SessionFacts)} == {"2025-04-20T10:11:12.000Z"}
-    assert [each for each in said if "does not know" in str(each)] == []

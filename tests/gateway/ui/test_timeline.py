@@ -112,7 +112,6 @@ async def test_a_bar_stands_where_a_memory_happened_and_the_list_agrees(agent: A
     assert len((await browser.get(f"{LIST}?stored_until=2019-12-31")).values("shown")) == 0
 
 
-@pytest.mark.promise("PE-2")
 async def test_where_no_totals_are_kept_so_many_of_the_newest_are_counted(
     here: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
