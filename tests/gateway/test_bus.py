@@ -60,10 +60,10 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> None:
 def sending_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the task that sends commands end at the first of them."""
 
-    def batches(_lane: Any) -> Any:
+    def encode(_envelopes: Any, _at_ms: int) -> bytes:
         raise KeyError("defect")
 
-    monkeypatch.setattr("engramq.gateway.queue.lane.BusLane._batches", batches)
+    monkeypatch.setattr("engramq.gateway.queue.lane.encode_job", encode)
 
 
 def bus_over(redis_url: str, keys: Keys, **more: Any) -> Bus:
