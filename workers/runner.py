@@ -133,7 +133,7 @@ def handles(command: type[Any], **how: Any) -> Callable[[Callable[..., Any]], Co
 
     `before` runs outside any transaction; what it returns is the function's fourth argument. `after` runs when all is
     committed, on a replay too. `unrecorded` names the writes that leave nothing behind, not even a ledger row.
-    `by_keys`: of a write whose statements all go by keys, so that a session plans them once.
+    `by_keys`: its statements all go by keys, so that a session plans them once.
     """
     return lambda run: CommandHandler(command, run, **how)
 
@@ -190,7 +190,8 @@ class CommandRunner:
             context.reply = await self._write(handler, context)
         else:
             prepared = () if handler.before is None else (await handler.before(command, context),)
-            context.reply = await store.read(envelope.namespace, partial(_read, handler, context, prepared))
+            reading = store.by_keys() if handler.by_keys else store
+            context.reply = await reading.read(envelope.namespace, partial(_read, handler, context, prepared))
         if handler.after is not None:
             await handler.after(context.reply, command, context)
         return context

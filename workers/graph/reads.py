@@ -107,7 +107,7 @@ async def find_node(tx: Transaction, name: str, label: Any) -> Row | None:
     return await tx.row("node_by_name", name=name, label=or_none(label))
 
 
-@handles(GetEdge)
+@handles(GetEdge, by_keys=True)
 async def get_edge(tx: Transaction, command: GetEdge, _context: Context) -> EdgeFound | EdgeMissing:
     """Return the oldest edge of a triple of names."""
     row = await tx.row(

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from msgspec import UNSET
 
-from engramq.schemas.commands import Activated, ClassifySectors, SectorsClassified
+from engramq.schemas.commands import Activated, ClassifySectors, EdgeMissing, GetEdge, SectorsClassified
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db import vectors
 from engramq.workers.db.queries import native, sized_sql, sql
-from engramq.workers.db.transaction import LOOK_UP
+from engramq.workers.db.transaction import LOOK_UP, Row
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
@@ -225,12 +225,27 @@ async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(
         near = () if number % 2 else UNSET  # found by the store, or still to be looked for
         linker.schedule(DEFAULT_NAMESPACE, [Activated(memory_id=stored.id, near=near)])
         await linker.link_scheduled()
-    asked = b"select statement, generic_plans, custom_plans from pg_prepared_statements"
-    async with AsyncExitStack() as lent:  # a few sessions took turns
-        txs = [await lent.enter_async_context(opened(world.store, DEFAULT_NAMESPACE)) for _ in range(4)]
-        rows = [row for tx in txs for row in await tx.rows(asked)]
+    rows = await prepared(world)
     kinds = r"insert into (?:ledger|nodes|memories|edges)|update ledger|links_made_at = now|standing_source =|<=> [$]"
     kinds += "|from deferred_links d|model_id, e.dimensions|of_late|as fingerprint|e.end_id, e.id"
     planned = [(found[0], row) for row in rows if (found := re.search(kinds, row["statement"]))]
     assert len({kind for kind, _ in planned}) == 13
     assert [row for _, row in planned if row["custom_plans"] or not row["generic_plans"]] == []
+
+
+async def test_an_edge_is_looked_up_by_a_plan_that_is_kept(world: World) -> None:
+    """To plan it took longer than to carry it out."""
+    await world.keep("Ada knows Bob")
+    for _ in range(2):
+        await world.ask(EdgeMissing, GetEdge(source_name="Ada", target_name="Bob", relation="knows"))
+    looked_up = [row for row in await prepared(world) if "join nodes s" in row["statement"]]
+    assert sum(row["generic_plans"] for row in looked_up) == 2
+    assert sum(row["custom_plans"] for row in looked_up) == 0
+
+
+async def prepared(world: World) -> list[Row]:
+    """Return the statements that sessions keep, and how often they were planned; a few sessions took turns."""
+    asked = b"select statement, generic_plans, custom_plans from pg_prepared_statements"
+    async with AsyncExitStack() as lent:
+        txs = [await lent.enter_async_context(opened(world.store, DEFAULT_NAMESPACE)) for _ in range(4)]
+        return [row for tx in txs for row in await tx.rows(asked)]
