@@ -115,7 +115,6 @@ def looked_at(connection: psycopg.Connection[Any], values: str) -> int:
 
 
 @pytest.mark.own_database
-@pytest.mark.promise("OP-12")
 def test_whether_there_are_other_projects_is_seen_without_a_look_at_memories(database: Database) -> None:
     """As workers, whom policies hold: a search that shows nothing looked at all memories of a namespace."""
     database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
