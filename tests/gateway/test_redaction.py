@@ -319,25 +319,27 @@ WORST = [
 HOSTILE = ["password", "password= ", "secret'", "cloudant_api_key", "eyJ", "-----BEGIN ", "a.", "'", "http://a:"]
 
 
-def redact_in_time(text: str, bound_s: float) -> None:
-    """Redact a text in a bound of CPU time, in which others on the machine do not count."""
+def redaction_s(text: str) -> float:
+    """Return the CPU time that a text's redaction takes."""
     began = time.thread_time()
     Redaction().of_text(text)
-    assert time.thread_time() - began < bound_s, text[:80]
+    return time.thread_time() - began
 
 
 def test_a_text_of_pieces_in_any_order_takes_no_more_than_in_proportion() -> None:
     chance = random.Random(7)
     for _ in range(2):
-        redact_in_time("".join(chance.choice(HOSTILE) for _ in range(20_000))[: limits.CONTENT_CHARS], 1.0)
+        text = "".join(chance.choice(HOSTILE) for _ in range(20_000))
+        assert redaction_s(text[: limits.CONTENT_CHARS]) < 1.0
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("text", WORST)
 def test_no_text_takes_more_than_in_proportion_to_its_length(text: str) -> None:
-    """Steps that grow with the square of this length take half a minute."""
-    length = 200_000
-    redact_in_time((text * (length // len(text) + 1))[:length], 2.0)
+    """The whole takes 8 to 10 times as long as an eighth of it; steps that grow with the square take 64 times."""
+    length = 100_000
+    whole = (text * (length // len(text) + 1))[:length]
+    assert redaction_s(whole) < 25 * max(redaction_s(whole[: length // 8]), 0.01)
 
 
 def test_who_has_gone_ends_the_look() -> None:
