@@ -70,6 +70,32 @@ TARGETS = {
     "workers/webhooks": "stack",
 }
 NEEDS = {"model_packages": "fastembed", "page": "playwright"}
+TEST_S = 0.1  # what a test takes beside others, on two cores
+# Files that take three times as long as their number of tests says, and more than 7 s: seconds likewise.
+SLOW = {
+    "bench/test_trace.py": 31,
+    "faults/test_homes.py": 105,
+    "faults/test_short.py": 37,
+    "queue/test_clocks.py": 8,
+    "queue/test_failures.py": 8,
+    "scenarios/test_export_command.py": 46,
+    "scenarios/test_import_command.py": 10,
+    "scenarios/test_import_memories.py": 46,
+    "workers/db/test_faults.py": 10,
+    "workers/db/test_fresh_cluster.py": 12,
+    "workers/db/test_migrations.py": 10,
+    "workers/memories/test_bulk_loads.py": 7,
+    "workers/memories/test_kept_plans.py": 12,
+    "workers/search/recall/test_copies.py": 8,
+    "workers/search/recall/test_equal_vectors.py": 22,
+    "workers/search/recall/test_plans.py": 11,
+    "workers/tenants/test_export.py": 9,
+    "workers/tenants/test_private.py": 11,
+    "workers/tenants/test_restoring.py": 10,
+    "workers/tenants/test_row_security.py": 18,
+    "workers/test_command_line.py": 8,
+    "workers/upkeep/test_reembedding.py": 14,
+}
 UNIT = "unit"
 LONG = "long"  # `-m long` alone leaves out the files without this mark
 
@@ -133,9 +159,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put modules with many tests first: each runs in one process, so what takes longest must not begin last."""
+    """Put first what takes longest: each file runs in one process, and the others must not wait for it at the end."""
     sizes = Counter(item.path for item in items)
-    items.sort(key=lambda item: -sizes[item.path])
+    seconds = {path: SLOW.get(path.relative_to(TESTS).as_posix(), size * TEST_S) for path, size in sizes.items()}
+    items.sort(key=lambda item: -seconds[item.path])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,9 +10,12 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests import conftest
 from tests.architecture import rules
 from tests.architecture.source import PACKAGES, ROOT, Module, modules, parsed
 from tools.generate import stale
@@ -112,3 +115,18 @@ def test_each_number_and_each_sentence_stand_once() -> None:
     sentences = [promise.sentence for promise in ALL.values()]
     assert len(set(sentences)) == len(sentences) == sum(len(family) for family in promises().values())
     assert all(sentence.endswith(".") for sentence in sentences)
+
+
+def test_files_of_tests_that_are_named_for_their_target_or_time_are_there() -> None:
+    assert [name for name in (*conftest.TARGETS, *conftest.SLOW) if not (conftest.TESTS / name).exists()] == []
+
+
+def test_what_takes_longest_begins_first() -> None:
+    """A file of one slow test was the last of all, and two of three processes waited for it."""
+    files = {"schemas/test_ids.py": 20, "bench/test_trace.py": 1, "schemas/test_codec.py": 30}
+    items: list[Any] = [
+        SimpleNamespace(path=conftest.TESTS / name) for name, size in files.items() for _ in range(size)
+    ]
+    conftest.pytest_collection_modifyitems(items)
+    order = list(dict.fromkeys(item.path.name for item in items))
+    assert order == ["test_trace.py", "test_codec.py", "test_ids.py"]

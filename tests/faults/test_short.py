@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.deploy.helpers import needs_root
-from tests.faults.suite import FAULTS, run, site_for
+from tests.faults.suite import FAULTS, run
 from tests.faults.world import World, new_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
@@ -28,26 +27,6 @@ async def test_what_was_told_pending_ends_though_postgresql_hangs_and_is_killed(
     assert line["told"].get("pending"), json.dumps(line)
     wrong = ("lost", "doubled", "applied_though_refused", "unread", "missed", "dead_letters", "forgotten")
     assert {count: line[count] for count in wrong} == dict.fromkeys(wrong, 0), json.dumps(line)
-
-
-@pytest.mark.promise("OP-3")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "home_copied",
-        "home_supervisor_killed_while_postgres_hangs",
-        "home_queue_file_damaged",
-        "home_sockets_removed",
-        "home_lock_removed",
-        pytest.param("home_read_only", marks=needs_root),
-    ],
-)
-async def test_a_home_is_back_without_anybody_and_nothing_is_lost(name: str) -> None:
-    async with site_for(FAULTS[name]) as home:
-        line = await run(FAULTS[name], home, 1)
-    wrong = ("lost", "doubled", "applied_though_refused", "unread", "missed", "dead_letters")
-    assert {count: line[count] for count in wrong} == dict.fromkeys(wrong, 0), json.dumps(line)
-    assert line["stores"] > 10, json.dumps(line)
 
 
 @pytest.mark.promise("QP-3", "QP-4", "QP-5")
