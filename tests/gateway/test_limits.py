@@ -62,39 +62,39 @@ def test_buckets_are_apart_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(buckets._levels) == 3
 
 
+def use(limit: CallLimits, *callers: Caller) -> None:
+    """Make a call for each, which ends before the next one begins."""
+    for who in callers:
+        with limit.admit(who):
+            pass
+
+
 @pytest.mark.promise("SE-9")
 def test_a_principal_is_told_when_to_come_again() -> None:
     clock = Clock()
     limit = CallLimits(2.0, None, clock)
-    for _ in range(4):
-        with limit.admit(caller()):
-            pass
-    with pytest.raises(EngramqError) as refusal, limit.admit(caller()):
-        pass
+    use(limit, *[caller()] * 4)
+    with pytest.raises(EngramqError) as refusal:
+        use(limit, caller())
     fault = refusal.value.fault
     assert fault.code is FaultCode.RATE_LIMITED
     assert isinstance(fault.retry_after_s, float)
     assert 0.5 <= fault.retry_after_s < 0.51
-    for other in (caller("q"), caller(namespace="other"), caller(untrusted=True)):
-        with limit.admit(other):
-            pass
+    use(limit, caller("q"), caller(namespace="other"), caller(untrusted=True))
     clock.now += fault.retry_after_s
-    with limit.admit(caller()):
-        pass
+    use(limit, caller())
 
 
 @pytest.mark.promise("SE-9")
 def test_only_so_many_calls_of_a_principal_are_under_way() -> None:
     limit = CallLimits(None, 2)
     with limit.admit(caller()), limit.admit(caller()):
-        with pytest.raises(EngramqError) as refusal, limit.admit(caller()):
-            pass
+        with pytest.raises(EngramqError) as refusal:
+            use(limit, caller())
         assert refusal.value.fault.code is FaultCode.RATE_LIMITED
         assert refusal.value.fault.retry_after_s
-        with limit.admit(caller("q")):
-            pass
-    with limit.admit(caller()):
-        pass
+        use(limit, caller("q"))
+    use(limit, caller())
     assert limit._under_way == {}
 
 
@@ -163,23 +163,23 @@ def test_all_principals_of_a_namespace_share_its_calls_a_minute() -> None:
     clock = Clock()
     limit = CallLimits(None, None, clock, a_minute=60)
     assert limit.are_set
-    for number in range(60):
-        with limit.admit(caller(f"p{number}")):
-            pass
-    with pytest.raises(EngramqError) as refusal, limit.admit(caller("q")):
-        pass
+    use(limit, *[caller(f"p{number}") for number in range(60)])
+    with pytest.raises(EngramqError) as refusal:
+        use(limit, caller("q"))
     fault = refusal.value.fault
     assert (fault.code, fault.retry_after_s) == (FaultCode.RATE_LIMITED, 1.001)
     assert "a minute" in fault.error
-    with limit.admit(caller(namespace="other")):
-        pass
+    use(limit, caller(namespace="other"))
     clock.now += 1.001
-    with limit.admit(caller("q")):
-        pass
-    settings = read_settings({"ENGRAMQ_QUOTAS": "calls=120"})
+    use(limit, caller("q"))
+
+
+@pytest.mark.parametrize(("quota", "kept_as"), [("calls", "_tenants"), ("principal_calls", "_principals")])
+def test_calls_a_minute_are_limited_for_everybody_where_a_setting_says_so(quota: str, kept_as: str) -> None:
+    settings = read_settings({"ENGRAMQ_QUOTAS": f"{quota}=120"})
     for authenticated in (True, False):
-        assert call_limits(settings, authenticated=authenticated)._tenants is not None
-    assert call_limits(read_settings({}), authenticated=True)._tenants is None
+        assert getattr(call_limits(settings, authenticated=authenticated), kept_as) is not None
+    assert getattr(call_limits(read_settings({}), authenticated=True), kept_as) is None
 
 
 def test_a_principal_has_calls_a_minute_of_its_own_and_wastes_none_of_the_others() -> None:
@@ -189,23 +189,10 @@ def test_a_principal_has_calls_a_minute_of_its_own_and_wastes_none_of_the_others
     refusals = []
     for name, untrusted in (("p", False), ("p", True), ("p", True), ("q", False), ("q", False)):
         try:
-            with limit.admit(caller(name, untrusted=untrusted)):
-                refusals.append("")
+            use(limit, caller(name, untrusted=untrusted))
         except EngramqError as refusal:
-            refusals.append(refusal.fault.error)
-    assert [error.removeprefix("These are more calls a minute than ") for error in refusals] == [
-        "",
-        "",
-        "a principal may make.",
-        "",
-        "all principals of the namespace may make together.",
-    ]
-    with limit.admit(caller(namespace="other")):
-        pass
+            refusals.append((name, refusal.fault.error.removeprefix("These are more calls a minute than ")))
+    assert refusals == [("p", "a principal may make."), ("q", "all principals of the namespace may make together.")]
+    use(limit, caller(namespace="other"))
     clock.now += 20.001  # one more for the namespace; q has lost nothing by being refused
-    with limit.admit(caller("q")):
-        pass
-    settings = read_settings({"ENGRAMQ_QUOTAS": "principal_calls=120"})
-    for authenticated in (True, False):
-        assert call_limits(settings, authenticated=authenticated)._principals is not None
-    assert call_limits(read_settings({}), authenticated=True)._principals is None
+    use(limit, caller("q"))

@@ -50,11 +50,14 @@ def enveloped(command: Command) -> Envelope:
 
 
 @pytest.mark.promise("CN-12")
-@pytest.mark.parametrize("tool", ["connect", "connect_by_query"])
-@pytest.mark.parametrize("word", ["merge", " ", "Reinforce", "nul", 5])
-def test_an_unknown_word_for_if_exists_is_refused_with_the_known_ones(tool: str, word: Any) -> None:
-    given = PAIR if tool == "connect" else {"source_query": "a", "target_query": "b"}
-    assert refusal(tool, **given, if_exists=word) == (FaultCode.INVALID_PARAMETER, "if_exists")
+@pytest.mark.parametrize(
+    ("tool", "pair"), [("connect", PAIR), ("connect_by_query", {"source_query": "a", "target_query": "b"})]
+)
+def test_words_that_no_link_may_have_are_refused_by_name(tool: str, pair: dict[str, str]) -> None:
+    for word in ("merge", " ", "Reinforce", "nul", 5):
+        assert refusal(tool, **pair, if_exists=word) == (FaultCode.INVALID_PARAMETER, "if_exists"), word
+    # Only supersede_memory writes it.
+    assert refusal(tool, **pair, relation="supersedes") == (FaultCode.INVALID_PARAMETER, "relation")
 
 
 @pytest.mark.promise("CN-4")
@@ -76,12 +79,6 @@ def test_any_finite_weight_is_let_in_to_be_clamped(weight: float) -> None:
 @pytest.mark.parametrize("same", ["a", "@stored"])
 def test_a_link_from_a_memory_to_itself_is_refused_before_anything_is_looked_up(same: str) -> None:
     assert refusal("connect", source=same, target=same)[0] is FaultCode.SELF_LOOP
-
-
-@pytest.mark.parametrize("tool", ["connect", "connect_by_query"])
-def test_only_supersede_memory_writes_supersedes(tool: str) -> None:
-    given = PAIR if tool == "connect" else {"source_query": "a", "target_query": "b"}
-    assert refusal(tool, **given, relation="supersedes") == (FaultCode.INVALID_PARAMETER, "relation")
 
 
 @pytest.mark.promise("CN-33")
@@ -151,9 +148,12 @@ async def test_references_work_in_the_items_of_a_batch(
     assert missing.fault.field == "target"
 
 
-def test_a_promotion_takes_its_id_by_either_name_and_not_by_both() -> None:
+@pytest.mark.promise("CL-3")
+def test_an_id_is_taken_by_each_of_its_names_where_it_is_verified_and_promoted_and_not_by_two() -> None:
     tool = TOOLS["memory_promote_to_trusted"]
     for name in ("record_id", "recordId", "memory_id"):
+        verify = check_arguments(TOOLS["verify_memory"], {name: "m", "verification": "verified"}).parameters
+        assert verify.memory_id == "m"  # type: ignore[attr-defined]
         assert check_arguments(tool, {name: "m"}).parameters == PromoteMemory(record_id="m")
         assert refusal(tool.name, **{name: " "}) == (FaultCode.INVALID_PARAMETER, "record_id")
     for item, other in (("record_id", "recordId"), ("record_id", "memory_id"), ("recordId", "memory_id")):

@@ -27,7 +27,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from tests.gateway.line_client import line_client
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.test_http_identity import GOOD, client_with, guarded
-from tests.gateway.test_server import ERAS, client_of
+from tests.gateway.test_server import ERAS, call, client_of
 from tests.gateway.worker_side import WorkerSide
 
 PROFILES: Final = ["everyday", "graph", "full", "core", "get_edge,record_outcome,connects"]
@@ -81,9 +81,7 @@ async def test_what_the_listing_leaves_out_is_still_refused(service: Service) ->
             ("connects", {"edges": [{}] * 201}),
             ("memory_stats", {"undeclared": 1}),
         ):
-            answer = await client.call_tool(tool, wrong)
-            assert answer.structured_content is not None
-            assert answer.structured_content["status"] == "invalid_parameter", (tool, wrong)
+            assert (await call(client, tool, **wrong))["status"] == "invalid_parameter", (tool, wrong)
 
 
 def test_only_a_parameter_of_the_tool_is_listed_as_not_empty() -> None:
@@ -140,16 +138,15 @@ def dumped(tools: list[types.Tool]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.promise("AG-15", "MT-13")
-@pytest.mark.parametrize(("profile", "bound"), [("everyday", 4_200), ("full", 8_500), ("core", 2_200)])
-async def test_the_listing_costs_no_more_tokens_than_promised(service: Service, profile: str, bound: int) -> None:
+@pytest.mark.parametrize(
+    ("profile", "bound", "of_guide"), [("everyday", 4_200, 520), ("full", 8_500, 550), ("core", 2_200, 430)]
+)
+async def test_listing_and_overview_cost_no_more_tokens_than_promised(
+    service: Service, profile: str, bound: int, of_guide: int
+) -> None:
     async with client_of(service, ERAS[1], profile) as client:
         assert cost(dumped((await client.list_tools()).tools)) < bound
-
-
-@pytest.mark.parametrize(("profile", "bound"), [("everyday", 520), ("full", 550), ("core", 430)])
-async def test_the_overview_is_short(service: Service, profile: str, bound: int) -> None:
-    async with client_of(service, ERAS[1], profile) as client:
-        assert cost(await read(client, "engramq://guide")) < bound
+        assert cost(await read(client, "engramq://guide")) < of_guide
 
 
 # CL-1: what is listed unless a setting says otherwise
@@ -212,9 +209,7 @@ async def test_every_other_tool_can_be_called_by_name(service: Service, workers:
         listed = {tool.name for tool in (await client.list_tools()).tools}
         for name in TOOLS.keys() - listed:
             assert not (await client.call_tool(name, MINIMAL[name])).is_error, name
-            entry = await client.call_tool("guide", {"topic": name})
-            assert entry.structured_content is not None
-            assert entry.structured_content["status"] == "success", name
+            assert (await call(client, "guide", topic=name))["status"] == "success", name
 
 
 @pytest.mark.promise("CL-1")
@@ -299,8 +294,7 @@ async def test_core_can_forget(service: Service, workers: WorkerSide, era: str) 
     async with client_of(service, era, "core") as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(listed["forget_memory"].input_schema["properties"]) == {"memory_id", "reason", "erase", "session"}
-        answer = await client.call_tool("forget_memory", {"memory_id": "m", "reason": "asked to"})
-        assert not answer.is_error
+        assert not (await client.call_tool("forget_memory", {"memory_id": "m", "reason": "asked to"})).is_error
         assert len(workers.seen) == 1
 
 
@@ -312,8 +306,7 @@ async def test_core_lists_everyday_parameters_and_takes_the_others(service: Serv
             assert list(listed) == [name for name in listed_schema(TOOLS[tool.name])["properties"] if name in listed]
             assert set(listed) == set(TOOLS[tool.name].core) >= set(tool.input_schema.get("required", ()))
         unlisted = {"sectors": ["semantic"], "explain": True, "min_similarity": 0.5}
-        answer = await client.call_tool("search_memories", {"query": "tea", **unlisted})
-        assert not answer.is_error
+        assert not (await client.call_tool("search_memories", {"query": "tea", **unlisted})).is_error
         assert workers.seen[-1].command.explain  # type: ignore[attr-defined]
 
 
@@ -327,9 +320,7 @@ async def test_a_recovery_names_a_command_instead_of_a_tool_that_is_not_there(
     for profile in ("core", "forget_memory", "full"):
         there = {tool.name for tool in profile_of(profile).tools}
         async with client_of(service, ERAS[1], profile) as client:
-            answer = await client.call_tool("forget_memory", {"memory_id": "m"})
-        assert answer.structured_content is not None
-        recovery = answer.structured_content["recovery"]
+            recovery = (await call(client, "forget_memory", memory_id="m"))["recovery"]
         assert naming(recovery) <= there
         lacks = naming(code.recovery) - there
         assert recovery == code.recovery if not lacks else "`engramq stdio --tools full`" in recovery
@@ -345,9 +336,8 @@ async def test_recoveries_within_a_reply_are_worded_too(service: Service, worker
     )
     workers.script = {kind: (lambda _c, _e: batch) for kind in workers.script}
     async with client_of(service, ERAS[1], "connects") as client:
-        answer = await client.call_tool("connects", MINIMAL["connects"])
-    assert answer.structured_content is not None
-    assert answer.structured_content["errors"][0]["recovery"] == (
+        body = await call(client, "connects", **MINIMAL["connects"])
+    assert body["errors"][0]["recovery"] == (
         "Read on. `engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
     )
 
@@ -390,9 +380,7 @@ async def test_a_tool_of_no_profile_stays_unknown_to_who_lacks_its_scope(service
     async with client_for(service, Principal(name="p", scopes=(Scope.READ,)), "core") as client:
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool("verify_memory", MINIMAL["verify_memory"])
-        answer = await client.call_tool("forget_memory", MINIMAL["forget_memory"])
-        assert answer.structured_content is not None
-        assert answer.structured_content["code"] == FaultCode.FORBIDDEN
+        assert (await call(client, "forget_memory", **MINIMAL["forget_memory"]))["code"] == FaultCode.FORBIDDEN
 
 
 @pytest.mark.promise("AG-17")
@@ -409,9 +397,8 @@ async def test_a_recovery_names_the_token_that_may_do_it(
     fault = Fault(code=FaultCode.UNTRUSTED_LINK, error="It is so.", recovery="Call memory_promote_to_trusted first.")
     workers.script = {kind: (lambda _c, _e: fault) for kind in workers.script}
     async with client_for(service, principal) as client:
-        answer = await client.call_tool("connect", MINIMAL["connect"])
-    assert answer.structured_content is not None
-    assert answer.structured_content["recovery"] == f"{ends} makes a token that may do this."
+        body = await call(client, "connect", **MINIMAL["connect"])
+    assert body["recovery"] == f"{ends} makes a token that may do this."
 
 
 @pytest.mark.promise("AG-17")
@@ -425,9 +412,8 @@ async def test_over_http_the_token_decides(redis_url: str, keys: Keys) -> None:
                 assert client.instructions == INSTRUCTIONS.replace(" Judge what you relied on with record_outcome.", "")
                 (answer,) = (await client.call_tool("guide", {})).content
                 assert naming(answer.text) <= listed  # type: ignore[union-attr]
-                unknown = await client.call_tool("guide", {"topic": "forget_memory"})
-                assert unknown.structured_content is not None
-                assert set(unknown.structured_content["topics"]) - {"overview"} == listed
+                unknown = await call(client, "guide", topic="forget_memory")
+                assert set(unknown["topics"]) - {"overview"} == listed
 
 
 @pytest.mark.promise("AG-16")
@@ -439,9 +425,8 @@ async def test_over_http_the_profile_decides_too(redis_url: str, keys: Keys) -> 
             assert {tool.name for tool in (await client.list_tools()).tools} < {
                 tool.name for tool in profile_of("core").tools
             }
-            answer = await client.call_tool("connect", MINIMAL["connect"])
-        assert answer.structured_content is not None
-        assert answer.structured_content["recovery"].startswith("`engramq stdio --tools full`")
+            body = await call(client, "connect", **MINIMAL["connect"])
+        assert body["recovery"].startswith("`engramq stdio --tools full`")
 
 
 @pytest.mark.promise("AG-17")
@@ -451,7 +436,7 @@ async def test_a_hidden_tool_answers_forbidden_whatever_its_arguments(
 ) -> None:
     reader = Caller("ns", Principal(name="me", scopes=(Scope.READ,)))
     reply = await service.call(Call(tool=TOOLS["store_memory"], arguments=given, caller=reader))
-    assert reply.body["code"] == "forbidden"
+    assert (reply.body["code"], "content" in reply.body["error"]) == ("forbidden", False)
     untrusted = Caller("ns", Principal(name="me", scopes=ALL_SCOPES, untrusted=True))
     reply = await service.call(Call(tool=TOOLS["update_memory"], arguments=given, caller=untrusted))
     assert reply.body["code"] == "forbidden"

@@ -2,11 +2,9 @@
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 from httpx import ASGITransport, AsyncClient
-from redis.asyncio import Redis
 from starlette.applications import Starlette
 
 from engramq.gateway.metrics import GatewayMetrics
@@ -52,25 +50,6 @@ async def test_all_who_ask_at_the_same_time_share_one_look(gateway: Gateway, wor
     first, second = await asyncio.gather(gateway.overview(), gateway.overview())
     assert first is second
     assert await gateway.overview() is not first, workers
-
-
-async def test_a_mailbox_tells_depth_age_rate_dead_letters_and_workers(redis_url: str, keys: Keys) -> None:
-    redis: Any = Redis.from_url(redis_url)
-    of = keys.of[WorkerKind.EDGES]
-    now_ms = int(time.time() * 1000)
-    await redis.zadd(of.mailbox, {"a.2": now_ms - 40_000, "b": now_ms + 60_000})
-    await redis.set(of.depth, 3)
-    await redis.hset(of.rate, mapping={"at": now_ms, "served": 500, "busy": 2_000})
-    await redis.zadd(of.dead_index, {"x": 1})
-    await redis.zadd(of.alive, {"here": time.time(), "gone": time.time() - 60})
-    look = await look_at(lanes_at(redis_url, keys))
-    (found,) = [mailbox for mailbox in look.mailboxes if mailbox.kind is WorkerKind.EDGES]
-    assert (found.depth, found.dead, found.workers) == (3, 1, 1)
-    assert 39 < found.oldest_s < 45
-    assert found.per_s == pytest.approx(250)
-    assert abs(look.ahead_s) < 1
-    await redis.delete(*of)
-    await redis.aclose()
 
 
 async def test_kinds_without_a_worker_and_commands_given_up_are_named(

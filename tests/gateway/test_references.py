@@ -153,28 +153,18 @@ async def test_a_front_has_a_session_of_its_own(service: Service, workers: Worke
 
 
 @pytest.mark.promise("AG-12")
-async def test_what_references_stand_for_travels_with_the_command(
+async def test_what_references_stand_for_is_told_to_the_worker_and_in_replies_and_refusals(
     service: Service, workers: WorkerSide, breadcrumbs: None
 ) -> None:
     await call(service, "connect", source="@stored", target="@recalled[1]", session="s")
-    await call(service, "connect", source="m-9", target="m-2", session="s")
-    assert [item.references for item in workers.seen] == [{"@stored": "m-9", "@recalled[1]": "m-2"}, {}]
-
-
-@pytest.mark.promise("AG-12")
-async def test_a_reply_tells_what_its_references_stood_for(
-    service: Service, workers: WorkerSide, breadcrumbs: None
-) -> None:
     told = await call(service, "get_memory", memory_id="@stored", session="s")
     assert told["resolved_references"] == {"@stored": {"id": "m-9"}}
-    plain = await call(service, "get_memory", memory_id="m-9", session="s")
-    assert "resolved_references" not in plain
-
-
-@pytest.mark.promise("AG-12")
-async def test_a_refusal_tells_what_the_other_references_stood_for(
-    service: Service, workers: WorkerSide, breadcrumbs: None
-) -> None:
+    assert "resolved_references" not in await call(service, "get_memory", memory_id="m-9", session="s")
+    assert [item.references for item in workers.seen] == [
+        {"@stored": "m-9", "@recalled[1]": "m-2"},
+        {"@stored": "m-9"},
+        {},
+    ]
     body = await call(service, "connect", source="@stored", target="@recalled[99]", session="s")
     assert (body["field"], body["resolved_references"]) == ("target", {"@stored": {"id": "m-9"}})
-    assert workers.seen == []
+    assert len(workers.seen) == 3

@@ -198,8 +198,7 @@ async def test_broken_lines_are_answered_and_the_connection_lives(served: Served
             (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST),
         ):
             await session.stream.send(line + b"\n")
-            answer = await session.hear()
-            assert answer["error"]["code"] == code, line[:80]
+            assert (await session.hear())["error"]["code"] == code, line[:80]
         assert (await session.ask("ping", request_id="\ud800"))["id"] == "\ud800"
         assert (await session.ask("\ud800"))["error"]["code"] == -32601
         assert (await session.call("store_memory", content="\ud800"))["field"] == "content"

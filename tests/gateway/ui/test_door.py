@@ -68,8 +68,7 @@ async def test_signing_in_leads_to_no_other_place_than_the_page(here: Served) ->
         browser = await here.browser()
         form = await browser.get("/ui/sign-in", next=place)
         assert form.form("/ui/sign-in").fields["next"] == "/ui"
-        page = await browser.send(form, "/ui/sign-in", token=here.secrets["ada"], next=place)
-        assert page.path == "/ui"
+        assert (await browser.send(form, "/ui/sign-in", token=here.secrets["ada"], next=place)).path == "/ui"
 
 
 async def test_the_cookie_is_for_this_page_alone_and_redis_has_no_token(here: Served, settings: Settings) -> None:
@@ -98,8 +97,7 @@ async def test_signing_out_ends_a_copied_cookie_too(here: Served) -> None:
     browser, thief = await here.browser("ada"), await here.browser()
     thief.client.cookies = browser.client.cookies
     assert (await thief.get("/ui/inbox")).path == "/ui/inbox"
-    page = await browser.send(await browser.get("/ui"), "/ui/sign-out")
-    assert page.path == "/ui/sign-in"
+    assert (await browser.send(await browser.get("/ui"), "/ui/sign-out")).path == "/ui/sign-in"
     assert (await thief.get("/ui/inbox")).path == "/ui/sign-in"
 
 

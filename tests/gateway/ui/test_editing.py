@@ -20,8 +20,7 @@ LIST = "/ui/memories"
 
 
 async def test_a_memory_is_written_once_with_all_that_is_said_of_it(agent: Agent, browser: Browser) -> None:
-    listed = await browser.get(LIST)
-    assert NEW in listed.reader.links
+    assert NEW in (await browser.get(LIST)).reader.links
     page = await browser.get(NEW)
     said = {
         "sector": "procedural", "speaker": "Bea", "occurred_at": "2026-01-31", "thread": "handbook", "position": "3",

@@ -40,8 +40,7 @@ async def test_all_of_a_session_or_a_project_is_judged_at_once(here: Served, fil
     done = await judged(browser, done, "promote")
     assert "3 memories are trusted now." in done.text
     assert "Take filters away" in done.text, "the list is still that of the session"
-    found = await agent.recent(project="*")
-    assert sorted(found) == ["Turn one", "Turn three", "Turn two"]
+    assert sorted(await agent.recent(project="*")) == ["Turn one", "Turn three", "Turn two"]
     assert (await agent.call("get_memory", memory_id=ids["else"], include_untrusted=True))["memory"]["untrusted"]
 
 

@@ -68,8 +68,7 @@ async def test_a_memory_shows_all_of_it_its_history_and_what_undoes_it(agent: Ag
     assert "0.25" in changed.text
     reset = await browser.send(changed, f"/ui/memories/{old['id']}/set_back")
     assert "The memory is changed." in reset.text
-    read = await agent.call("get_memory", memory_id=old["id"], detail="full")
-    assert read["memory"]["confidence"] == 1.0
+    assert (await agent.call("get_memory", memory_id=old["id"], detail="full"))["memory"]["confidence"] == 1.0
 
 
 async def test_what_others_changed_since_is_not_set_back_from_a_list_of_changes(
@@ -149,8 +148,7 @@ async def test_the_inbox_verifies_promotes_rejects_and_undoes(here: Served) -> N
     early = (await scout.store("Tea is red", source_type="research"))["id"]
     page = await browser.get("/ui/inbox")
     page.reader.forms[0].action = f"/ui/inbox/{early}/promote"
-    refused = await browser.send(page, f"/ui/inbox/{early}/promote", seen="what was shown")
-    assert refused.status in (400, 409)
+    assert (await browser.send(page, f"/ui/inbox/{early}/promote", seen="what was shown")).status in (400, 409)
     assert "Tea is red" not in (await browser.get("/ui/memories")).text
     await browser.send(await browser.get("/ui/inbox"), f"/ui/inbox/{early}/promote")
     assert "Tea is red" in (await browser.get("/ui/memories")).text, "it is verified by its promotion"
@@ -232,8 +230,7 @@ async def test_lists_go_on_where_a_page_ends(agent: Agent, browser: Browser) -> 
 async def test_the_graph_tells_its_nodes_and_edges_in_tables_and_as_data(agent: Agent, browser: Browser) -> None:
     for name in ("Engine", "Notes"):
         await agent.call("graph_add_edge", source_name="Ada", target_name=name, relation="WROTE")
-    page = await browser.get("/ui/graph", node="Ada")
-    assert "Ada WROTE Engine" in page.text
+    assert "Ada WROTE Engine" in (await browser.get("/ui/graph", node="Ada")).text
     found = (await browser.client.get("/ui/graph/data", params={"node": "Notes", "label": "Entity"})).json()
     assert [node["text"] for node in found["nodes"]] == ["Notes", "Ada"]
     assert [(edge["relation"], edge["directed"]) for edge in found["edges"]] == [("WROTE", True)]
