@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from inspect import isawaitable
 from typing import Any
 
 from redis.asyncio import Redis
@@ -205,20 +206,13 @@ class Stage:
         taken = await run(self.redis, ENQUEUE_WRITES, keys, where, job, payload, bound, longest_ms, fewest)
         return taken if isinstance(taken, list) else int(taken)
 
-    async def until(self, condition: Callable[[], Any]) -> None:
-        """Wait until an awaited condition holds."""
-        deadline = time.monotonic() + BOUND_S
-        while not await condition():
-            assert time.monotonic() < deadline, "the condition did not come true"
-            await self.redis.ping()
+    async def until(self, read: Callable[[], Any], holds: Callable[[Any], object] = bool) -> None:
+        """Wait until something holds of what is read, awaited if it has to be."""
+        await until(read, holds)
 
     async def reaches(self, count: Callable[[], int], enough: int) -> None:
         """Wait until a count that other tasks raise is high enough."""
-
-        async def reached() -> bool:
-            return count() >= enough
-
-        await self.until(reached)
+        await self.until(lambda: count() >= enough)
 
     async def depth(self, kind: WorkerKind = WorkerKind.RECALL) -> tuple[int, int]:
         """Return (jobs, commands) in a mailbox."""
@@ -228,6 +222,14 @@ class Stage:
     async def empty(self, kind: WorkerKind = WorkerKind.RECALL) -> bool:
         """Say whether a mailbox is empty."""
         return await self.depth(kind) == (0, 0)
+
+
+async def until(read: Callable[[], Any], holds: Callable[[Any], object] = bool) -> None:
+    """Wait until something holds of what is read, awaited if it has to be."""
+    deadline = time.monotonic() + BOUND_S
+    while not holds(await found if isawaitable(found := read()) else found):
+        assert time.monotonic() < deadline, "the condition did not come true"
+        await asyncio.sleep(0.005)
 
 
 async def ping(bus: Bus, payload: bytes | str = b"", **more: Any) -> Answer | Unanswered:

@@ -47,10 +47,7 @@ class Slow:
         return Completion(Stored(stored=a_memory("tea")))
 
     def saw(self, what: str, count: int = 1) -> Callable[[], object]:
-        async def seen() -> bool:
-            return self.seen[what] == count
-
-        return seen
+        return lambda: self.seen[what] == count
 
 
 async def leave(*calls: asyncio.Task[object]) -> None:
@@ -99,7 +96,7 @@ async def test_a_read_that_was_not_begun_never_is(stage: Stage) -> None:
     bus, slow = await stage.bus(), Slow()
     slow.go.set()
     asked = call(bus, Ping())
-    await stage.until(lambda: _waits(stage, 1))
+    await stage.until(stage.depth, lambda depth: depth == (1, 1))
     job = await job_of(stage)
     await leave(asked)
     await stage.until(lambda: has_gone(stage, job))
@@ -111,16 +108,12 @@ async def test_a_read_that_was_not_begun_never_is(stage: Stage) -> None:
 async def test_reads_that_share_a_job_end_when_all_callers_have_gone(stage: Stage) -> None:
     bus, slow = await stage.bus(), Slow()
     first, second, third = [call(bus, Ping(payload=b"hello")) for _ in range(3)]
-    await stage.until(lambda: _waits(stage, 3))
+    await stage.until(stage.depth, lambda depth: depth == (1, 3))
     await stage.workers(an_actor(slow.read))
     await stage.until(slow.saw("begun", 3))
     await leave(first, second)
     due, job = await _due(stage), await job_of(stage)
-
-    async def renewed() -> bool:
-        return await _due(stage) > due
-
-    await stage.until(renewed)
+    await stage.until(lambda: _due(stage), lambda later: later > due)
     assert slow.seen["cancelled"] == 0
     assert await stage.redis.exists(JOB_KEY + job)
     slow.go.set()
@@ -158,11 +151,7 @@ async def test_a_read_that_ends_as_its_caller_goes_is_no_lost_lease(
     await stage.until(slow.saw("begun"))
     (lease,) = await stage.leases()
     await leave(asked)
-
-    async def told() -> bool:
-        return bool(await stage.redis.get(lease) == b"abandoned")
-
-    await stage.until(told)
+    await stage.until(lambda: stage.redis.get(lease), lambda told: told == b"abandoned")
     slow.go.set()
     await stage.until(slow.saw("done"))
     assert payload_of(await ping(bus, "next")) == "next"
@@ -174,7 +163,3 @@ async def _due(stage: Stage) -> float:
     """Return when the lease of the job ends."""
     job = await job_of(stage)
     return float(await stage.redis.zscore(stage.keys.of[WorkerKind.RECALL].mailbox, job))
-
-
-async def _waits(stage: Stage, commands: int) -> bool:
-    return await stage.depth() == (1, commands)

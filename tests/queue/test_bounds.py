@@ -57,7 +57,7 @@ async def test_of_a_job_that_does_not_fit_wholly_as_many_commands_as_fit_are_tak
     bus = await stage.bus(bound=20)
     await fill(stage, 13)
     asked = [asyncio.create_task(outcome(bus, number)) for number in range(16)]
-    await stage.until(lambda: _is(stage, 20))
+    await stage.until(stage.depth, lambda depth: depth[1] == 20)
     await asyncio.wait(asked[7:])
     await stage.workers(an_actor(echo))
     assert await asyncio.gather(*asked) == [str(number) for number in range(7)] + ["overloaded"] * 9
@@ -135,7 +135,3 @@ async def test_follow_ups_go_beyond_the_gateways_bound(stage: Stage) -> None:
     await stage.workers(an_actor(echo, count, kind=WorkerKind.EMBEDDING))
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
     assert seen == 40
-
-
-async def _is(stage: Stage, commands: int) -> bool:
-    return (await stage.depth())[1] == commands

@@ -75,7 +75,7 @@ async def test_callers_who_wait_are_bounded_by_the_bytes_of_their_commands(
     monkeypatch.setattr(lane, "WAITING_BYTES", 100_000)
     bus = await stage.bus()
     asked = [asyncio.create_task(ping(bus, b"x" * 30_000)) for _ in range(3)]
-    await stage.until(lambda: _waits(stage, 3))
+    await stage.until(stage.depth, lambda depth: depth[1] == 3)
     with pytest.raises(EngramqError) as refusal:
         await ping(bus, b"x" * 30_000)
     assert refusal.value.fault.code is FaultCode.OVERLOADED
@@ -102,7 +102,3 @@ async def test_answers_for_a_gateway_that_reads_none_are_bounded(stage: Stage) -
         await settle(stage, ("reply", lists[1], 60, *[b"small"] * 100))
     assert await stage.redis.llen(lists[1]) == 20_000
     await stage.redis.delete(*lists)
-
-
-async def _waits(stage: Stage, count: int) -> bool:
-    return (await stage.depth())[1] == count

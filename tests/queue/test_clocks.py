@@ -14,6 +14,10 @@ from tests.queue.stage import Stage, payload_of, ping, send
 HOUR = 3600.0
 
 
+async def named(stage: Stage) -> list[str]:
+    return [name.partition(" on ")[0] for name in (await look_at(stage.lanes)).clocks]
+
+
 @pytest.mark.promise("QP-20")
 @pytest.mark.parametrize("ahead_s", [HOUR, 12.0, -HOUR])
 async def test_a_worker_whose_clock_is_wrong_answers_reads_and_is_named(stage: Stage, ahead_s: float) -> None:
@@ -21,12 +25,7 @@ async def test_a_worker_whose_clock_is_wrong_answers_reads_and_is_named(stage: S
     bus = await stage.bus(timeout_s=5.0)
     assert payload_of(await ping(bus, "hello")) == "hello"
     assert isinstance(await send(bus, StoreMemory(content="Pumps leak")), Answer)
-
-    async def named() -> bool:
-        clocks = (await look_at(stage.lanes)).clocks
-        return [name.partition(" on ")[0] for name in clocks] == ["the worker"]
-
-    await stage.until(named)
+    await stage.until(lambda: named(stage), lambda found: found == ["the worker"])
     look = await look_at(stage.lanes)
     assert list(look.clocks.values()) == [pytest.approx(ahead_s, abs=1)]
     workers = {state.kind: state.workers for state in look.mailboxes if state.workers}
@@ -45,12 +44,7 @@ async def test_a_gateway_whose_clock_is_wrong_is_answered_and_named(
     assert payload_of(await ping(bus, "hello")) == "hello"
     look = await bus.look()
     assert look.ahead_s == pytest.approx(-ahead_s, abs=1)
-
-    async def named() -> bool:
-        clocks = (await look_at(stage.lanes)).clocks
-        return [name.partition(" on ")[0] for name in clocks] == ["the gateway"]
-
-    await stage.until(named)
+    await stage.until(lambda: named(stage), lambda found: found == ["the gateway"])
 
 
 @pytest.mark.promise("QP-11")
@@ -72,10 +66,6 @@ async def test_a_process_whose_clock_is_wrong_forgets_nobody_else(stage: Stage) 
     alive = stage.keys.of[WorkerKind.RECALL].alive
     await stage.child()
     await stage.child(HOUR)
-
-    async def both() -> bool:
-        return bool(await stage.redis.zcard(alive) == 2)
-
-    await stage.until(both)
+    await stage.until(lambda: stage.redis.zcard(alive), lambda several: several == 2)
     now = float((await stage.redis.time())[0])
     assert all(abs(score - now) < 10 for _, score in await stage.redis.zrange(alive, 0, -1, withscores=True))

@@ -70,7 +70,7 @@ async def test_a_command_that_always_fails_is_set_aside_after_its_tries_and_bloc
 
     handler.errors.clear()
     assert await dead.retry(letter.id)
-    await stage.until(lambda: _tried(handler, 6))
+    await stage.until(lambda: handler.tries[b"bad"] == 6)
     assert await dead.show(letter.id) is None
     assert not await dead.retry(letter.id)
 
@@ -185,7 +185,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_failure_of_its_command_alon
 async def test_a_command_that_kills_its_worker_takes_only_itself_to_the_dead_letters(stage: Stage) -> None:
     bus = await stage.bus(timeout_s=60)  # six processes start meanwhile
     asked = [asyncio.create_task(ping(bus, payload)) for payload in ("a", "die", "b")]
-    await stage.until(lambda: _waiting(stage, 3))
+    await stage.until(stage.depth, lambda depth: depth[1] == 3)
     for _ in range(5):
         child = await stage.child()
         assert await child.ended() != 0
@@ -250,13 +250,5 @@ async def test_no_content_is_logged_when_a_command_fails(stage: Stage, caplog: p
     assert "secret" not in "".join(str(record.__dict__) for record in records)
 
 
-async def _tried(handler: Flaky, times: int) -> bool:
-    return handler.tries[b"bad"] == times
-
-
 async def _dead(stage: Stage, count: int) -> bool:
     return len(await DeadLetters(stage.redis, stage.lanes).list(WorkerKind.RECALL)) == count and await stage.empty()
-
-
-async def _waiting(stage: Stage, commands: int) -> bool:
-    return (await stage.depth())[1] == commands

@@ -33,13 +33,10 @@ async def test_follow_ups_of_many_calls_become_few_commands_that_name_all_memori
         seen.append(assignment.envelope.command.memory_ids)
         return Completion(SectorsClassified(classified=0))
 
-    async def all_seen() -> bool:
-        return len([item for ids in seen for item in ids]) >= CALLERS
-
     bus = await stage.bus()
     await stage.workers(causing_with_numbers(), WorkerSpec(WorkerKind.SECTORS, {ClassifySectors: classify}))
     await asyncio.gather(*(ping(bus) for _ in range(CALLERS)))
-    await stage.until(all_seen)
+    await stage.until(lambda: sum(map(len, seen)) >= CALLERS)
     assert sorted(int(item) for ids in seen for item in ids) == list(range(CALLERS))
     assert len(seen) < CALLERS / 2
 

@@ -288,7 +288,7 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
     await stage.enqueue(stage.job("dead.1"), encode_job([raw], 0), bound=10, kind=WorkerKind.SECTORS)
     await stage.enqueue(stage.job("dead.2"), encode_job([raw + b"\xc1", b"\xc1"], 0), bound=10, kind=WorkerKind.SECTORS)
     await stage.until(lambda: stage.empty(WorkerKind.SECTORS))
-    await stage.until(lambda: _waiting(stage, 4))
+    await stage.until(lambda: _count(stage), lambda count: count == 4)
     undelivered = Answer(id=uuid7(), reply=MemoryList(memories=[a_memory(SECRET, ERASED)], count=1))
     await stage.redis.rpush(stage.keys.replies("gone"), encode(undelivered))
     await stage.redis.zadd(stage.keys.reply_lists, {stage.keys.replies("gone"): 2**40})
@@ -357,14 +357,11 @@ async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
     async def perhaps(assignment: Assignment) -> Completion:
         raise ResultUnknown
 
-    async def put_off() -> bool:
-        mailbox = stage.keys.of[WorkerKind.EMBEDDING].mailbox
-        return bool(await stage.redis.zcount(mailbox, (time.time() + 20) * 1000, "+inf"))
-
+    mailbox = stage.keys.of[WorkerKind.EMBEDDING].mailbox
     await stage.workers(an_actor(echo, perhaps, kind=WorkerKind.EMBEDDING))
     bus = await stage.bus(timeout_s=2.0)
     asked = asyncio.create_task(send(bus, StoreMemory(content=SECRET)))
-    await stage.until(put_off)
+    await stage.until(lambda: stage.redis.zcount(mailbox, (time.time() + 20) * 1000, "+inf"))
     assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 1
     assert isinstance(await asked, Unanswered), "it may have been stored"
 
@@ -397,10 +394,6 @@ def _raise(answer: Answer | Unanswered) -> None:
 async def _count(stage: Stage) -> int:
     depths = [(await stage.depth(kind))[1] for kind in WorkerKind]
     return sum(depths)
-
-
-async def _waiting(stage: Stage, commands: int) -> bool:
-    return await _count(stage) == commands
 
 
 async def test_an_erasure_looks_through_many_sessions_in_few_trips(

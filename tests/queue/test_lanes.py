@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import not_
 from uuid import uuid4
 
 import pytest
@@ -35,7 +36,7 @@ from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
 from tests.queue.server import Server
-from tests.queue.stage import ADA, ADA_ID, BOUND_S, InProcess, echo, payload_of
+from tests.queue.stage import ADA, ADA_ID, BOUND_S, InProcess, echo, payload_of, until
 
 KINDS = (WorkerKind.RECALL, WorkerKind.EMBEDDING)
 SCRIPTS = {var.sha: name for name, var in vars(scripts).items() if isinstance(var, Script)}
@@ -67,12 +68,6 @@ async def working(settings: Settings, *actors: WorkerSpec) -> AsyncIterator[InPr
         yield workers
     finally:
         await workers.stop()
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(BOUND_S):
-        while not await condition():
-            await asyncio.sleep(0.01)
 
 
 async def ask(bus: Bus, namespace: str, payload: str) -> str:
@@ -198,10 +193,7 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
                 slow = asyncio.create_task(ask(bus, namespace, "slow"))
                 answer = await store(bus, namespace)
                 assert isinstance(answer, Answer)
-
-                async def died(letter_id: str = answer.id) -> bool:
-                    return await letters.show(letter_id) is not None
-
+                died = partial(letters.show, answer.id)
                 await until(died)
                 assert await letters.retry(answer.id)
                 await until(died)
@@ -225,16 +217,9 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
 async def _hang_up(bus: Bus, handlers: Handlers, namespace: str) -> None:
     """Ask for what takes long, and leave."""
     asked = asyncio.create_task(ask(bus, namespace, "slow"))
-
-    async def begun() -> bool:
-        return handlers.running == 1
-
-    async def ended() -> bool:
-        return handlers.running == 0
-
-    await until(begun)
+    await until(lambda: handlers.running == 1)
     asked.cancel()
-    await until(ended)
+    await until(lambda: handlers.running == 0)
 
 
 @pytest.mark.promise("MT-19")
@@ -254,15 +239,11 @@ async def test_one_server_writes_its_file_anew_once_for_all_lanes(own_server: Se
         await redis.config_set("appendonly", "yes")
         for name in namespaces(4):
             assert await views.scrub(name, {"id": "secret"}) == 0  # which leaves a mark in each lane
-        await until(lambda: _writes_nothing(redis))
+        await until(lambda: redis.info("persistence"), lambda info: not info["aof_rewrite_in_progress"])
         await redis.config_resetstat()
         assert await views.rewrite_log()
         assert not await views.rewrite_log()
         assert (await redis.info("commandstats"))["cmdstat_bgrewriteaof"]["calls"] == 1
-
-
-async def _writes_nothing(redis: Redis) -> bool:
-    return not (await redis.info("persistence"))["aof_rewrite_in_progress"]
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (4, 2), (3, 1)])
@@ -282,16 +263,12 @@ async def test_another_number_of_lanes_is_refused_until_nothing_waits(
     handlers = Handlers()
     async with working(old, *handlers.actors()), open_bus(old) as bus:
         assert await ask(bus, "ada", "served") == "served"
-        await until(lambda: _is_empty(bus))
+        await until(lambda: _holds_a_command(bus), not_)
     async with open_bus(new) as bus, working(new, *handlers.actors()):
         assert await ask(bus, "ada", "new") == "new"
     with pytest.raises(UnsupportedServer, match=f"is used with {after}"):
         async with working(new, *handlers.actors()):
             await open_bus(old).__aenter__()
-
-
-async def _is_empty(bus: Bus) -> bool:
-    return not await _holds_a_command(bus)
 
 
 async def test_the_number_of_lanes_stays_while_a_gateway_or_a_dead_letter_is_there(server: Server, prefix: str) -> None:
@@ -346,11 +323,7 @@ async def test_all_lanes_together_carry_out_no_more_than_a_kind_may(server: Serv
     handlers, settings = Handlers(), settings_of(server, prefix, 3)
     async with open_bus(settings) as bus, working(settings, *handlers.actors(concurrency=4)):
         asked = [asyncio.create_task(ask(bus, name, "slow")) for name in namespaces(3) * 8]
-
-        async def full() -> bool:
-            return handlers.running == 4
-
-        await until(full)
+        await until(lambda: handlers.running == 4)
         handlers.go.set()
         assert await asyncio.gather(*asked) == ["slow"] * 24
     assert handlers.most == 4
@@ -363,11 +336,7 @@ async def test_callers_of_all_lanes_are_bounded_together(
     settings = settings_of(server, prefix, 3)
     async with open_bus(settings) as bus:
         asked = [asyncio.create_task(ask(bus, name, "x")) for name in namespaces(3)]
-
-        async def waiting() -> bool:
-            return bool(bus.waiting == 3)
-
-        await until(waiting)
+        await until(lambda: bus.waiting == 3)
         with pytest.raises(EngramqError) as refusal:
             await ask(bus, "tenant-0", "x")
         assert refusal.value.fault.code == FaultCode.OVERLOADED

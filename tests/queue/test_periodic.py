@@ -1,7 +1,6 @@
 """Periodic work is done by one worker of a kind at a time, and what it returns is sent."""
 
 import asyncio
-from functools import partial
 
 import pytest
 
@@ -80,13 +79,11 @@ async def test_a_stack_that_never_lives_long_has_its_periodic_work_done_once_a_p
         nonlocal frequent_turns
         frequent_turns += 1
 
-    async def lived(turns: int) -> bool:
-        return frequent_turns >= turns and rare_turns > 0
-
     for _ in range(2):
         both = (Periodic("rare", 900.0, rare), Periodic("frequent", 0.01, frequent))
         worker = await stage.workers(an_actor(echo, schedule=both))
-        await stage.until(partial(lived, frequent_turns + 3))
+        await stage.reaches(lambda: frequent_turns, frequent_turns + 3)
+        await stage.until(lambda: rare_turns)
         await worker.stop()
     assert rare_turns == 1
 

@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -101,11 +102,7 @@ def test_a_call_that_connects_while_the_pipeline_ends_leaves_no_connection_open(
             await asyncio.wait([running])
             assert not calling.done()
             number = await calling
-
-            async def is_gone() -> bool:
-                return not await stage.redis.client_list(client_id=[str(number)])
-
-            await stage.until(is_gone)
+            await stage.until(lambda: stage.redis.client_list(client_id=[str(number)]), not_)
             with pytest.raises(ConnectionLost):
                 await pipeline.call(pack("PING"))
 

@@ -163,11 +163,7 @@ async def test_a_command_that_takes_longer_than_a_lease_keeps_it(stage: Stage) -
     await began.wait()
     (key,) = await stage.leases()
     await stage.redis.pexpire(key, 2_500)
-
-    async def renewed() -> bool:
-        return bool(await stage.redis.pttl(key) > 3_000)
-
-    await stage.until(renewed)
+    await stage.until(lambda: stage.redis.pttl(key), lambda left_ms: left_ms > 3_000)
     go.set()
     assert payload_of(await asked) == "x"
 
@@ -205,11 +201,7 @@ async def test_a_job_that_the_same_worker_claims_again_while_its_first_run_ends_
     holder = await stage.redis.get(key)
     release.set()
     await stage.redis.pexpire(key, 2_500)
-
-    async def renewed() -> bool:
-        return bool(await stage.redis.pttl(key) > 3_000)
-
-    await stage.until(renewed)
+    await stage.until(lambda: stage.redis.pttl(key), lambda left_ms: left_ms > 3_000)
     assert await stage.redis.get(key) == holder
     go.set()
     assert payload_of(await asked) == "x"

@@ -198,11 +198,7 @@ async def test_a_namespace_fills_half_of_the_mailbox_and_hears_why_it_may_not_mo
     await stage.workers(importing.actor())
     await importing.go_on(6)
     importing._go.release()
-
-    async def is_empty() -> bool:
-        return await stage.empty(IMPORTS)
-
-    await stage.until(is_empty)
+    await stage.until(lambda: stage.empty(IMPORTS))
     assert not await stage.redis.exists(f"{stage.keys.of[IMPORTS].depth}:of"), "what has ended counts no longer"
     for _ in range(5):
         await put(stage, IMPORT, namespace="evil", bound=10)
@@ -212,11 +208,7 @@ async def test_a_namespace_fills_half_of_the_mailbox_and_hears_why_it_may_not_mo
 async def test_a_call_in_bulk_is_a_job_of_its_own(stage: Stage) -> None:
     bus = await stage.bus()
     calls = [asyncio.create_task(send(bus, IMPORT, namespace="acme")) for _ in range(20)]
-
-    async def all_wait() -> bool:
-        return await stage.depth(IMPORTS) == (20, 20)
-
-    await stage.until(all_wait)
+    await stage.until(lambda: stage.depth(IMPORTS), lambda depth: depth == (20, 20))
     jobs = await stage.redis.zrange(stage.keys.of[IMPORTS].mailbox, 0, -1)
     assert all(f".{turn_mark('acme')}.1" in job.decode() for job in jobs)
     importing = Importing()
