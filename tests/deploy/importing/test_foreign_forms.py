@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing import agents
-from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, LeftOut
+from engramq.deploy.importing.exports import Entry, ExportedNode, LeftOut
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Given, Rejection, read_records
@@ -18,6 +18,7 @@ from engramq.deploy.importing.transcripts import transcript_format
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
+from tests.deploy.importing.test_readers import edges, rows
 
 pytestmark = pytest.mark.promise("SN-3")
 
@@ -33,16 +34,8 @@ def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[
     return found
 
 
-def rows(found: list[Entry]) -> list[dict[str, Any]]:
-    return [item.values for item in found if isinstance(item, Given)]
-
-
 def left_out(found: list[Entry]) -> list[str]:
     return [item.what for item in found if isinstance(item, LeftOut)]
-
-
-def edges(found: list[Entry]) -> list[tuple[str, str, str]]:
-    return [(item.source, item.relation, item.target) for item in found if isinstance(item, ExportedEdge)]
 
 
 def written(path: Path, document: Any, *, lines: bool = False, indent: int | None = None) -> Path:

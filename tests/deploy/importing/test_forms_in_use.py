@@ -14,7 +14,8 @@ from engramq.deploy.local.home import Home
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
-from tests.deploy.importing.test_foreign_forms import CHATGPT, CLAUDE, MEM0, edges, left_out, note, read, rows, written
+from tests.deploy.importing.test_foreign_forms import CHATGPT, CLAUDE, MEM0, left_out, note, read, written
+from tests.deploy.importing.test_readers import edges, rows
 
 pytestmark = pytest.mark.promise("SN-3")
 

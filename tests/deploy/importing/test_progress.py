@@ -2,10 +2,8 @@
 
 import io
 import re
-import resource
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +15,7 @@ from engramq.deploy.importing.records import Rejection
 from engramq.deploy.importing.sending import CannotReject, RejectFile
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import PackedSource
+from tests.deploy.local.hooks.test_projects import full_disk
 
 SOURCE = b"one line\n" * 10
 
@@ -177,17 +176,6 @@ def test_an_import_that_breaks_off_keeps_what_it_has_rejected(tmp_path: Path) ->
     with ExitStack() as stack:
         RejectFile(path, stack).write(REJECTION)  # never closed
     assert path.read_text().count("\n") == 1
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """Let this process write to no file, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("rows", [1, 1_000], ids=["few", "many"])

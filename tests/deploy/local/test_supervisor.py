@@ -88,7 +88,7 @@ def test_a_starter_that_never_takes_its_lease_leaves_no_stack_behind(
 
 @pytest.mark.parametrize("name", ["worker", "gateway"])
 def test_a_killed_child_is_back_and_the_others_never_notice(home: Home, hold: Hold, name: str) -> None:
-    held = hold()
+    hold()
     before = {each["name"]: each["pid"] for each in status_of(home)["services"]}
     os.kill(before[name], signal.SIGKILL)
     await_true(lambda: service(home, name)["pid"] not in (None, before[name]))
@@ -97,7 +97,6 @@ def test_a_killed_child_is_back_and_the_others_never_notice(home: Home, hold: Ho
     after = {each["name"]: each["pid"] for each in status_of(home)["services"]}
     assert {each for each in after if after[each] != before[each]} == {name}
     assert service(home, name)["restarts"] == 1
-    held.close()
 
 
 def test_a_child_that_always_fails_is_reported_with_its_last_words(home: Home, hold: Hold) -> None:
@@ -106,12 +105,11 @@ def test_a_child_that_always_fails_is_reported_with_its_last_words(home: Home, h
     assert refusal.value.code == "service_failing"
 
     # Others are not drawn into it.
-    held = hold("stdio", "failing")
+    hold("stdio", "failing")
     failing = service(home, "failing")
     assert failing["state"] == "failing"
     assert "this one always fails" in "\n".join(failing["last_lines"])
     assert failing["restarts"] < 10
-    held.close()
 
 
 @pytest.mark.promise("OP-3")
@@ -121,10 +119,9 @@ def test_after_a_kill_of_the_supervisor_the_next_ends_its_orphans_and_goes_on(ho
     children = [identity(each["pid"]) for each in before["services"] if each["pid"]]
     os.kill(before["pid"], signal.SIGKILL)
 
-    held = hold("command", "orphan")
+    hold("command", "orphan")
     assert [process.is_alive(child) for child in children] == [False] * len(children)
     assert status_of(home)["pid"] != before["pid"]
-    held.close()
 
 
 def test_the_children_of_a_killed_supervisor_end_without_a_next_one(home: Home, hold: Hold) -> None:
@@ -278,24 +275,22 @@ def test_who_asks_for_another_door_than_the_one_that_is_open_is_refused(
 
 
 def test_a_taken_port_is_named_and_the_others_go_on(home: Home, hold: Hold) -> None:
-    keeper = hold("stdio")
+    hold("stdio")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with pytest.raises(DeployError, match=f"{port} .*ENGRAMQ_PORT"):
             hold("up", ENGRAMQ_PORT=port)
     assert [each["kind"] for each in status_of(home)["leases"]] == ["stdio"]
-    keeper.close()
 
 
 @pytest.mark.parametrize(
     "text", [b"nonsense\n", b"[]\n", b'{"op": "fly"}\n', b'{"op": "lease", "kind": "x"}\n', b"x" * 300_000 + b"\n"]
 )
 def test_what_the_supervisor_does_not_understand_is_refused(home: Home, hold: Hold, text: bytes) -> None:
-    held = hold("stdio")
+    hold("stdio")
 
     assert request(home, text)["error"]["code"] == "bad_request"
     assert service(home, "gateway")["restarts"] == 0
-    held.close()
 
 
 def test_a_lease_can_be_taken_while_the_last_stack_stops(home: Home, hold: Hold) -> None:
@@ -325,7 +320,6 @@ def test_after_a_kill_of_everything_the_servers_are_back_and_no_lock_is_stale(ho
         os.kill(pid, signal.SIGKILL)
         await_true(lambda name=name, pid=pid: service(home, name)["pid"] not in (None, pid))  # type: ignore[misc]
         await_true(lambda name=name: service(home, name)["state"] == "ready")  # type: ignore[misc]
-    held.close()
 
 
 def test_down_ends_a_supervisor_that_does_not_answer(home: Home, hold: Hold) -> None:
