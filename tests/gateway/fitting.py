@@ -86,25 +86,8 @@ def calls(draw: st.DrawFn) -> tuple[Tool, Any]:
 
 # What programs trip over.
 ODD = [
-    "@stored",
-    "@recalled[0]",
-    "@recalled[999999]",
-    "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42",
-    "{curly}: %s \\ ' \" ; drop table nodes -- \r\n*",
-    "a:b{c}d",
-    "x" * 40_000,
-    "\u202e\u200b\ufeff",
-    "supersedes",
-    -0.0,
-    5e-324,
-    1e308,
-    2**53 + 1,
-    2**63,
-    -(2**63) - 1,
-    10**400,
-    float("nan"),
-    float("-inf"),
-    [[[[]]]],
-    [None] * 201,
+    "@stored", "@recalled[0]", "@recalled[999999]", "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42",
+    "{curly}: %s \\ ' \" ; drop table nodes -- \r\n*", "a:b{c}d", "x" * 40_000, "\u202e\u200b\ufeff", "supersedes",
+    -0.0, 5e-324, 1e308, 2**53 + 1, 2**63, -(2**63) - 1, 10**400, float("nan"), float("-inf"), [[[[]]]], [None] * 201,
     {"": {"": {"": []}}},
-]
+]  # fmt: skip

@@ -56,15 +56,9 @@ def claims(**changes: Any) -> dict[str, Any]:
     """Return the claims of a good token; one that is changed to None is left out."""
     now = int(time.time())
     said = {
-        "iss": ISSUER,
-        "aud": AUDIENCE,
-        "sub": "ada",
-        "exp": now + 300,
-        "iat": now,
-        "namespace": "ns",
-        "scope": "openid read write",
-        **changes,
-    }
+        "iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": now + 300, "iat": now, "namespace": "ns",
+        "scope": "openid read write", **changes,
+    }  # fmt: skip
     return {name: value for name, value in said.items() if value is not None}
 
 

@@ -84,23 +84,16 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
 
 def test_settings_that_cannot_be_used_are_refused_by_name() -> None:
     unusable = [
-        ("public_url", "memory.example.org:8765"),
-        ("public_url", "https://memory.example.org/path"),
-        ("public_url", "https://user@memory.example.org"),
-        ("public_url", "https://memory.example.org:99999"),
-        ("public_url", "https://memory.example.org:0"),
-        ("public_url", "https://"),
+        ("public_url", "memory.example.org:8765"), ("public_url", "https://memory.example.org/path"),
+        ("public_url", "https://user@memory.example.org"), ("public_url", "https://memory.example.org:99999"),
+        ("public_url", "https://memory.example.org:0"), ("public_url", "https://"),
         ("public_url", "memory.example.org, https://memory.example.org"),
-        ("public_url", "https://memory.example.org, memory.example.org:443"),
-        ("public_url", "*"),
+        ("public_url", "https://memory.example.org, memory.example.org:443"), ("public_url", "*"),
         ("public_url", "https://memory.example.org, *"),
         ("public_url", "https://memory.example.org, https://app.example.org/x"),
-        ("trusted_proxies", "proxy.example.org"),
-        ("trusted_proxies", "10.0.0.1/8"),
-        ("jwt", "keys=key.pem"),
-        ("jwt", "keys=file:///etc/passwd"),
-        ("quotas", "principal_calls_per_second=-1"),
-    ]
+        ("trusted_proxies", "proxy.example.org"), ("trusted_proxies", "10.0.0.1/8"), ("jwt", "keys=key.pem"),
+        ("jwt", "keys=file:///etc/passwd"), ("quotas", "principal_calls_per_second=-1"),
+    ]  # fmt: skip
     assert [case for case in unusable if not is_refused(*case)] == []
 
 

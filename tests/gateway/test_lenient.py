@@ -42,19 +42,11 @@ def is_list(tool: Tool, name: str) -> bool:
 
 # A list of one item for each parameter that is a list.
 FITTING: Final[dict[str, list[Any]]] = {
-    "tags": ["home"],
-    "add_tags": ["home"],
-    "remove_tags": ["home"],
-    "evidence": [{"path": "a.py"}],
-    "clear": ["project"],
-    "partitions": ["untrusted"],
-    "sectors": ["semantic"],
-    "states": ["archived"],
-    "verifications": ["rejected"],
-    "memory_ids": ["m"],
-    "edges": [{"source": "a", "target": "b"}],
+    "tags": ["home"], "add_tags": ["home"], "remove_tags": ["home"], "evidence": [{"path": "a.py"}],
+    "clear": ["project"], "partitions": ["untrusted"], "sectors": ["semantic"], "states": ["archived"],
+    "verifications": ["rejected"], "memory_ids": ["m"], "edges": [{"source": "a", "target": "b"}],
     "records": [{"content": "x"}],
-}
+}  # fmt: skip
 
 
 def without(tool: Tool, name: str) -> Arguments:
@@ -220,20 +212,14 @@ def test_two_items_may_come_as_json_text() -> None:
 @pytest.mark.promise("CL-3")
 def test_what_is_no_such_list_is_refused_by_name() -> None:
     wrong: list[tuple[str, dict[str, Any]]] = [
-        ("store_memory", {"tags": [["a"]]}),
-        ("store_memory", {"tags": '[["a"]]'}),
-        ("store_memory", {"tags": "['a', 'b']"}),
-        ("search_memories", {"tags": ' ["a"', "query": "q"}),
-        ("store_memory", {"tags": 5}),
-        ("store_memory", {"tags": {"a": 1}}),
-        ("store_memory", {"evidence": "a.py"}),
-        ("store_memory", {"evidence": '[{"path": "a.py"'}),
-        ("search_memories", {"partitions": "untrustworthy"}),
+        ("store_memory", {"tags": [["a"]]}), ("store_memory", {"tags": '[["a"]]'}),
+        ("store_memory", {"tags": "['a', 'b']"}), ("search_memories", {"tags": ' ["a"', "query": "q"}),
+        ("store_memory", {"tags": 5}), ("store_memory", {"tags": {"a": 1}}), ("store_memory", {"evidence": "a.py"}),
+        ("store_memory", {"evidence": '[{"path": "a.py"'}), ("search_memories", {"partitions": "untrustworthy"}),
         ("search_memories", {"partitions": "[]"}),
-        ("import_memories", {"records": json.dumps([{"content": "x"}] * 1_001)}),
-        ("import_memories", {"records": 5}),
+        ("import_memories", {"records": json.dumps([{"content": "x"}] * 1_001)}), ("import_memories", {"records": 5}),
         ("record_outcome", {"memory_ids": "[" * 100_000}),
-    ]
+    ]  # fmt: skip
     for tool, given in wrong:
         assert refused(tool, **given) == next(iter(given)), (tool, str(given)[:80])
 

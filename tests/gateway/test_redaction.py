@@ -27,32 +27,16 @@ AWS = "AKIA" + "IOSFODNN7EXAMPL2"
 SLACK = "xoxb-" + "123456789012-1234567890123-AbCdEfGhIjKlMnOpQrStUvWx"
 RANDOM = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0u1V2w3X4y5Z6"
 ISSUED = [
-    new_token(),
-    "sk-ant-" + "api03-" + RANDOM * 2,
-    "github_" + "pat_11ABCDEFG0" + RANDOM,
-    "AIza" + "SyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY",
-    "hf_" + "abCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh",
-    "npm_" + RANDOM[:36],
-    "xapp-" + "1-A0123456789-1234567890123-" + "ab12" * 16,
-    "sk_" + "test_4eC39HqLyjWDarjtT1zdp7dc",
-    "dop_v1_" + "ab12" * 16,
-    "glpat-" + RANDOM[:20],
-    "glpat-" + RANDOM + ".01.0a1b2c3d4",
-    "sk-proj-" + "aB3_" * 20 + "T3BlbkFJ" + RANDOM[:40],
-    "sk-" + RANDOM[:20] + "T3BlbkFJ" + RANDOM[:40],
-    "ghp_" + RANDOM,
-    "AKIA" + "IOSFODNN7EXAMPL2" + RANDOM[:12],
-    "AP" + "6" + RANDOM[:20],
-    "SG." + RANDOM[:22] + "." + RANDOM[:43],
-    "sq0csp-" + RANDOM[:43],
-    "pypi-" + "AgEIcHlwaS5vcmc" + RANDOM * 2,
-    "AC" + "ab12" * 8,
-    "GR1348941" + RANDOM[:20],
-    "M" + RANDOM[:23] + "." + RANDOM[:6] + "." + RANDOM[:27],
-    "12345678:" + RANDOM[:35],
-    "0a1b2c3d" * 4 + "-us12",
-    "eyJ" + RANDOM * 60 + ".eyJ" + RANDOM * 60 + "." + RANDOM,
-]
+    new_token(), "sk-ant-" + "api03-" + RANDOM * 2, "github_" + "pat_11ABCDEFG0" + RANDOM,
+    "AIza" + "SyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY", "hf_" + "abCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh", "npm_" + RANDOM[:36],
+    "xapp-" + "1-A0123456789-1234567890123-" + "ab12" * 16, "sk_" + "test_4eC39HqLyjWDarjtT1zdp7dc",
+    "dop_v1_" + "ab12" * 16, "glpat-" + RANDOM[:20], "glpat-" + RANDOM + ".01.0a1b2c3d4",
+    "sk-proj-" + "aB3_" * 20 + "T3BlbkFJ" + RANDOM[:40], "sk-" + RANDOM[:20] + "T3BlbkFJ" + RANDOM[:40],
+    "ghp_" + RANDOM, "AKIA" + "IOSFODNN7EXAMPL2" + RANDOM[:12], "AP" + "6" + RANDOM[:20],
+    "SG." + RANDOM[:22] + "." + RANDOM[:43], "sq0csp-" + RANDOM[:43], "pypi-" + "AgEIcHlwaS5vcmc" + RANDOM * 2,
+    "AC" + "ab12" * 8, "GR1348941" + RANDOM[:20], "M" + RANDOM[:23] + "." + RANDOM[:6] + "." + RANDOM[:27],
+    "12345678:" + RANDOM[:35], "0a1b2c3d" * 4 + "-us12", "eyJ" + RANDOM * 60 + ".eyJ" + RANDOM * 60 + "." + RANDOM,
+]  # fmt: skip
 STRIPE = "sk_live_" + "ReTllpYQYfIZu2Jnf2lAPFjD"
 GITLAB = "GR1348941" + "abcdefghij0123456789"
 JWT = (
@@ -62,18 +46,12 @@ JWT = (
 )
 PEM = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7\nq2w3e4r5t6\n-----END RSA PRIVATE " + "KEY-----"
 SECRETS = {
-    f"Ada's token is {GITHUB}, keep it": GITHUB,
-    f"aws_access_key_id {AWS}": AWS,
-    f"The bot posts with {SLACK}.": SLACK,
-    f"The runner has {GITLAB}": GITLAB[-12:],
-    f"Billing runs on {STRIPE}": STRIPE,
-    f"Authorization: Bearer {JWT}": JWT,
-    f"The deploy key:\n{PEM}\nis in the vault": "q2w3e4r5t6",
-    f"A cut key: {PEM[:60]}": "MIIEpAIBAAK",
+    f"Ada's token is {GITHUB}, keep it": GITHUB, f"aws_access_key_id {AWS}": AWS, f"The bot posts with {SLACK}.": SLACK,
+    f"The runner has {GITLAB}": GITLAB[-12:], f"Billing runs on {STRIPE}": STRIPE, f"Authorization: Bearer {JWT}": JWT,
+    f"The deploy key:\n{PEM}\nis in the vault": "q2w3e4r5t6", f"A cut key: {PEM[:60]}": "MIIEpAIBAAK",
     "Clone from https://ada:s3cr3tpass@git.example.org/repo": "s3cr3tpass",
     'password = "correct horse battery staple"': "correct horse battery staple",
-    "The database password: hunter2x, said Bob": "hunter2x",
-    "DB_PASSWORD=Tr0ub4dor&3 in the .env": "Tr0ub4dor&3",
+    "The database password: hunter2x, said Bob": "hunter2x", "DB_PASSWORD=Tr0ub4dor&3 in the .env": "Tr0ub4dor&3",
     f"{PEM}\n{PEM.replace('q2w3', 'zzzz')}": "zzzze4r5t6",
     "-----BEGIN ENCRYPTED PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA8\n": "MIIEpAIBAAK",
     "PuTTY-User-Key-File-3: ssh-rsa\nEncryption: none\nPrivate-Lines: 1\nAAABAQCd1cGFzc3dvcmQ=\nand more": "AAABAQ",
@@ -81,7 +59,7 @@ SECRETS = {
     "postgresql://shop:s3cretly@db.example.org and again s3cretly": "s3cretly",
     "x" * 20_000 + f" {GITHUB} " + "y" * 10_000: GITHUB,
     "\n".join(f"password{number} = 'value-{number:04}'" for number in range(30)): "value-0029",
-}
+}  # fmt: skip
 HARMLESS = [
     "Ada drinks green tea every morning",
     "The password policy: at least twelve characters, rotated every year",
@@ -144,19 +122,11 @@ def test_a_token_of_a_known_form_is_taken_out_whole() -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        'api_key = "{}"',
-        "API_KEY={}",
-        '{{"client_secret": "{}"}}',
-        "password: '{}'",
-        "My API key: {} as of today",
-        "Authorization: Bearer {}",
-        'headers = {{"Authorization": "Bearer {}"}}',
-        'in JSON: {{\\"db_password\\": \\"{}\\"}}',
-        "aws --auth-key={}",
-        '"{}" == my_password',
-        'private_key "{}";',
+        'api_key = "{}"', "API_KEY={}", '{{"client_secret": "{}"}}', "password: '{}'", "My API key: {} as of today",
+        "Authorization: Bearer {}", 'headers = {{"Authorization": "Bearer {}"}}',
+        'in JSON: {{\\"db_password\\": \\"{}\\"}}', "aws --auth-key={}", '"{}" == my_password', 'private_key "{}";',
     ],
-)
+)  # fmt: skip
 def test_a_secret_behind_a_name_is_found_whole_however_long_it_is(form: str) -> None:
     chance = random.Random(11)
     for length in (6, *range(100, 400, 13), 1_000, 2_000, 4_000):

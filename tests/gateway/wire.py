@@ -65,21 +65,12 @@ async def exchange(app: Any, headers: list[tuple[str, str]], body: bytes, parts:
 
     raw = [(name.encode(), value.encode("latin-1")) for name, value in [("host", "127.0.0.1"), *headers]]
     scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": "/mcp",
-        "raw_path": b"/mcp",
-        "root_path": "",
-        "query_string": b"",
-        "headers": raw,
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 2),
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+        "path": "/mcp", "raw_path": b"/mcp", "root_path": "", "query_string": b"", "headers": raw,
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
         CONNECTION: LocalConnection(("127.0.0.1", 1), ("127.0.0.1", 2), lambda _peer, _server: os.geteuid()),
         "state": {},
-    }
+    }  # fmt: skip
     with anyio.fail_after(20):
         await app(scope, receive, send)
     said = b"".join(message.get("body", b"") for message in answer[1:])

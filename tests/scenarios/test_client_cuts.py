@@ -58,25 +58,18 @@ async def test_no_client_cuts_a_default_reply_or_one_that_a_hint_advises(agent: 
     large: dict[str, Any] = {"properties": {f"drawing {number}": "x" * 900 for number in range(30)}}
     fact = {"source_name": "Ada", "target_name": "Engine", "relation": "DESIGNED"}
     calls: dict[str, dict[str, Any]] = {
-        "graph_add_node": {"name": "hub", **large},
-        "graph_add_edge": {**fact, **large},
-        "get_node_by_name": {"name": "hub"},
-        "get_edge": fact,
+        "graph_add_node": {"name": "hub", **large}, "graph_add_edge": {**fact, **large},
+        "get_node_by_name": {"name": "hub"}, "get_edge": fact,
         "graph_find_path": {"start_node": "hub", "end_node": "spoke 9"},
         "search_memories": {"query": LONG[:1_000], "limit": 50, "min_relevance": 0},
-        "list_recent_memories": {"limit": 5},
-        "get_memory": {"memory_id": ids[0]},
+        "list_recent_memories": {"limit": 5}, "get_memory": {"memory_id": ids[0]},
         "survey_memories": {"topic": "ships of the lighthouse keeper", "limit": 100},
         "update_memory": {"memory_id": ids[1], "metadata": {"log": "z" * 30_000}, "detail": "full"},
         "supersede_memory": {"old_memory_id": ids[2], "new_memory_id": ids[3], "detail": "full"},
         "connect_by_query": {"source_query": LONG[:9_000], "target_query": LONG[-9_000:], "dry_run": True},
-        "record_outcome": {"memory_ids": ids, "signal": 1},
-        "graph_query_neighbors": {"node_name": "hub"},
-        "graph_list_edges": {"node_name": "hub", "limit": 500},
-        "get_breadcrumbs": {},
-        "guide": {},
-        "memory_stats": {},
-    }
+        "record_outcome": {"memory_ids": ids, "signal": 1}, "graph_query_neighbors": {"node_name": "hub"},
+        "graph_list_edges": {"node_name": "hub", "limit": 500}, "get_breadcrumbs": {}, "guide": {}, "memory_stats": {},
+    }  # fmt: skip
     walked = await agent.call("graph_query_neighbors", node_name="hub")
     assert walked["truncated"]
     assert walked["count"] == len(walked["neighbors"]) < 40 == walked["count"] + walked["omitted"]

@@ -106,24 +106,16 @@ async def test_memories_of_32_kb_do_not_make_a_reply_of_10_kb(agent: Agent) -> N
         assert len(json.dumps(stored)) < 10_000
     first, second, third, *_ = ids
     calls: dict[str, dict[str, Any]] = {
-        "search_memories": {"query": KILOBYTES_32[:2_000], "limit": 50},
-        "list_recent_memories": {"limit": 100},
-        "get_memory": {"memory_id": first},
-        "connect": {"source": first, "target": second, "note": "n" * 2_000},
+        "search_memories": {"query": KILOBYTES_32[:2_000], "limit": 50}, "list_recent_memories": {"limit": 100},
+        "get_memory": {"memory_id": first}, "connect": {"source": first, "target": second, "note": "n" * 2_000},
         "connect_by_query": {"source_query": KILOBYTES_32, "target_query": KILOBYTES_32, "dry_run": True},
         "update_memory": {"memory_id": first, "confidence": 0.5},
-        "supersede_memory": {"old_memory_id": second, "new_memory_id": third},
-        "restore_memory": {"memory_id": second},
+        "supersede_memory": {"old_memory_id": second, "new_memory_id": third}, "restore_memory": {"memory_id": second},
         "verify_memory": {"memory_id": first, "verification": "verified"},
-        "memory_promote_to_trusted": {"record_id": first},
-        "record_outcome": {"memory_ids": ids[:3], "signal": 1},
-        "disconnect": {"source": first, "target": second},
-        "forget_memory": {"memory_id": first},
-        "get_breadcrumbs": {},
-        "memory_stats": {},
-        "list_proposals": {},
-        "guide": {},
-    }
+        "memory_promote_to_trusted": {"record_id": first}, "record_outcome": {"memory_ids": ids[:3], "signal": 1},
+        "disconnect": {"source": first, "target": second}, "forget_memory": {"memory_id": first}, "get_breadcrumbs": {},
+        "memory_stats": {}, "list_proposals": {}, "guide": {},
+    }  # fmt: skip
     bodies = {tool: await agent.call(tool, **arguments) for tool, arguments in calls.items()}
     bodies["get_command"] = await agent.call("get_command", command_id=bodies["supersede_memory"]["command_id"])
     for tool, body in bodies.items():

@@ -25,49 +25,29 @@ MCP_MEMORY: Final = [
 MEM0: Final = {
     "results": [
         {
-            "id": "0d9c4a5e-1111-4b6e-9d0a-000000000001",
-            "memory": "Prefers tea in the morning",
-            "hash": "2f3c",
-            "metadata": {"source": "onboarding"},
-            "categories": ["preferences", "food"],
-            "created_at": "2025-03-01T08:00:00-07:00",
-            "updated_at": None,
-            "user_id": "ana",
-            "run_id": "onboarding-7",
+            "id": "0d9c4a5e-1111-4b6e-9d0a-000000000001", "memory": "Prefers tea in the morning", "hash": "2f3c",
+            "metadata": {"source": "onboarding"}, "categories": ["preferences", "food"],
+            "created_at": "2025-03-01T08:00:00-07:00", "updated_at": None, "user_id": "ana", "run_id": "onboarding-7",
         },
         {
-            "id": "0d9c4a5e-1111-4b6e-9d0a-000000000002",
-            "memory": "Is allergic to walnuts",
-            "metadata": None,
-            "categories": None,
-            "created_at": "2025-03-02T09:30:00Z",
-            "user_id": "ana",
+            "id": "0d9c4a5e-1111-4b6e-9d0a-000000000002", "memory": "Is allergic to walnuts", "metadata": None,
+            "categories": None, "created_at": "2025-03-02T09:30:00Z", "user_id": "ana",
         },
-    ]
-}
+    ],
+}  # fmt: skip
 
 OPENMEMORY_LINES: Final = [
     {
-        "id": "5a1e0000-0000-4000-8000-000000000001",
-        "content": "The staging cluster runs in Frankfurt",
-        "metadata": {"ticket": "OPS-7"},
-        "created_at": "2025-06-01T10:00:00+00:00",
-        "updated_at": "2025-06-01T10:00:00+00:00",
-        "state": "active",
-        "app": "cursor",
-        "categories": ["infrastructure"],
+        "id": "5a1e0000-0000-4000-8000-000000000001", "content": "The staging cluster runs in Frankfurt",
+        "metadata": {"ticket": "OPS-7"}, "created_at": "2025-06-01T10:00:00+00:00",
+        "updated_at": "2025-06-01T10:00:00+00:00", "state": "active", "app": "cursor", "categories": ["infrastructure"],
     },
     {
-        "id": "5a1e0000-0000-4000-8000-000000000002",
-        "content": "The staging cluster runs in Paris",
-        "metadata": {},
-        "created_at": "2025-05-01T10:00:00+00:00",
-        "updated_at": "2025-06-01T10:00:00+00:00",
-        "state": "deleted",
-        "app": "cursor",
-        "categories": [],
+        "id": "5a1e0000-0000-4000-8000-000000000002", "content": "The staging cluster runs in Paris", "metadata": {},
+        "created_at": "2025-05-01T10:00:00+00:00", "updated_at": "2025-06-01T10:00:00+00:00", "state": "deleted",
+        "app": "cursor", "categories": [],
     },
-]
+]  # fmt: skip
 OPENMEMORY_DOCUMENT: Final = {
     "user": {"id": "u1", "user_id": "ana", "name": None},
     "apps": [{"id": "a1", "name": "cursor"}],
@@ -91,39 +71,31 @@ OPENMEMORY_DOCUMENT: Final = {
 
 CLAUDE: Final[list[dict[str, Any]]] = [
     {
-        "uuid": "c0000000-0000-4000-8000-000000000001",
-        "name": "Planning the garden",
+        "uuid": "c0000000-0000-4000-8000-000000000001", "name": "Planning the garden",
         "created_at": "2025-04-01T09:00:00.000000Z",
         "chat_messages": [
             {
-                "uuid": "m0000000-0000-4000-8000-000000000001",
-                "text": "When do I plant garlic?",
-                "content": [{"type": "text", "text": "When do I plant garlic?"}],
-                "sender": "human",
+                "uuid": "m0000000-0000-4000-8000-000000000001", "text": "When do I plant garlic?",
+                "content": [{"type": "text", "text": "When do I plant garlic?"}], "sender": "human",
                 "created_at": "2025-04-01T09:00:01.000000Z",
             },
             {
-                "uuid": "m0000000-0000-4000-8000-000000000002",
-                "text": "",
+                "uuid": "m0000000-0000-4000-8000-000000000002", "text": "",
                 "content": [
                     {"type": "thinking", "thinking": "Season matters."},
                     {"type": "tool_use", "name": "web_search", "input": {"query": "garlic"}},
                     {"type": "tool_result", "content": [{"type": "text", "text": "A page about garlic"}]},
                     {"type": "text", "text": "In autumn, some weeks before the frost."},
                 ],
-                "sender": "assistant",
-                "created_at": "2025-04-01T09:00:09.000000Z",
+                "sender": "assistant", "created_at": "2025-04-01T09:00:09.000000Z",
             },
             {
-                "uuid": "m0000000-0000-4000-8000-000000000003",
-                "text": "",
-                "content": [],
-                "sender": "human",
+                "uuid": "m0000000-0000-4000-8000-000000000003", "text": "", "content": [], "sender": "human",
                 "created_at": "2025-04-01T09:01:00.000000Z",
             },
         ],
-    }
-]
+    },
+]  # fmt: skip
 
 
 def _message(name: str, role: str, text: str, at: float | None, **more: Any) -> dict[str, Any]:
@@ -327,23 +299,15 @@ SERVICE: Final[dict[str, Any]] = {
     "export_metadata": {"source_machine": "shop", "total_memories": 2},
     "memories": [
         {
-            "content": "Port is 8080",
-            "content_hash": "f838",
-            "tags": ["net"],
-            "created_at": 1795895334.5,
-            "memory_type": "note",
-            "metadata": {},
+            "content": "Port is 8080", "content_hash": "f838", "tags": ["net"], "created_at": 1795895334.5,
+            "memory_type": "note", "metadata": {},
         },
         {
-            "content": "Port is 80",
-            "content_hash": "7f31",
-            "tags": ["untagged"],
-            "created_at": 1795890000.5,
-            "memory_type": "note",
-            "metadata": {"superseded_by": "f838"},
+            "content": "Port is 80", "content_hash": "7f31", "tags": ["untagged"], "created_at": 1795890000.5,
+            "memory_type": "note", "metadata": {"superseded_by": "f838"},
         },
     ],
-}
+}  # fmt: skip
 
 
 def markdown(folder: Path) -> Path:
@@ -384,40 +348,20 @@ def _lines(several: list[dict[str, Any]]) -> bytes:
 
 
 EXPORTS: Final[Mapping[ForeignFormat, Callable[[Path], Path]]] = {
-    ForeignFormat.MCP_MEMORY: mcp_memory,
-    ForeignFormat.MEM0: mem0,
-    ForeignFormat.OPENMEMORY: openmemory,
-    ForeignFormat.CLAUDE: claude,
-    ForeignFormat.CHATGPT: chatgpt,
-    ForeignFormat.BASIC_MEMORY: basic_memory,
-    ForeignFormat.OBSIDIAN: obsidian,
-    ForeignFormat.MARKDOWN: markdown,
-    ForeignFormat.CLAUDE_CODE_MEMORY: claude_code_memory,
-    ForeignFormat.HERMES: hermes,
-    ForeignFormat.LETTA: letta,
-    ForeignFormat.MCP_MEMORY_SERVICE: mcp_memory_service,
-    **more_exports.WRITERS,
-}
+    ForeignFormat.MCP_MEMORY: mcp_memory, ForeignFormat.MEM0: mem0, ForeignFormat.OPENMEMORY: openmemory,
+    ForeignFormat.CLAUDE: claude, ForeignFormat.CHATGPT: chatgpt, ForeignFormat.BASIC_MEMORY: basic_memory,
+    ForeignFormat.OBSIDIAN: obsidian, ForeignFormat.MARKDOWN: markdown,
+    ForeignFormat.CLAUDE_CODE_MEMORY: claude_code_memory, ForeignFormat.HERMES: hermes, ForeignFormat.LETTA: letta,
+    ForeignFormat.MCP_MEMORY_SERVICE: mcp_memory_service, **more_exports.WRITERS,
+}  # fmt: skip
 NAMED: Final = (ForeignFormat.BASIC_MEMORY, ForeignFormat.MARKDOWN)  # any folder of Markdown may be one
 # What each brings in: memories, nodes, edges.
 BROUGHT: Final[Mapping[ForeignFormat, tuple[int, int, int]]] = {
-    ForeignFormat.MCP_MEMORY: (2, 2, 1),
-    ForeignFormat.MEM0: (2, 0, 0),
-    ForeignFormat.OPENMEMORY: (1, 0, 0),
-    ForeignFormat.CLAUDE: (2, 0, 0),
-    ForeignFormat.CHATGPT: (2, 0, 0),
-    ForeignFormat.BASIC_MEMORY: (3, 2, 2),
-    ForeignFormat.OBSIDIAN: (2, 3, 2),
-    ForeignFormat.MARKDOWN: (2, 2, 1),
-    ForeignFormat.CLAUDE_CODE_MEMORY: (2, 2, 2),
-    ForeignFormat.HERMES: (3, 0, 0),
-    ForeignFormat.LETTA: (3, 0, 0),
-    ForeignFormat.MCP_MEMORY_SERVICE: (2, 0, 0),
-    ForeignFormat.GRAPHITI: (3, 3, 1),
-    ForeignFormat.COPILOT_CHAT: (2, 0, 0),
-    ForeignFormat.GEMINI_APPS: (2, 0, 0),
-    ForeignFormat.CLAUDE_MEM: (4, 0, 0),
-    ForeignFormat.OPENCLAW: (3, 0, 0),
-    ForeignFormat.HINDSIGHT: (2, 0, 0),
+    ForeignFormat.MCP_MEMORY: (2, 2, 1), ForeignFormat.MEM0: (2, 0, 0), ForeignFormat.OPENMEMORY: (1, 0, 0),
+    ForeignFormat.CLAUDE: (2, 0, 0), ForeignFormat.CHATGPT: (2, 0, 0), ForeignFormat.BASIC_MEMORY: (3, 2, 2),
+    ForeignFormat.OBSIDIAN: (2, 3, 2), ForeignFormat.MARKDOWN: (2, 2, 1), ForeignFormat.CLAUDE_CODE_MEMORY: (2, 2, 2),
+    ForeignFormat.HERMES: (3, 0, 0), ForeignFormat.LETTA: (3, 0, 0), ForeignFormat.MCP_MEMORY_SERVICE: (2, 0, 0),
+    ForeignFormat.GRAPHITI: (3, 3, 1), ForeignFormat.COPILOT_CHAT: (2, 0, 0), ForeignFormat.GEMINI_APPS: (2, 0, 0),
+    ForeignFormat.CLAUDE_MEM: (4, 0, 0), ForeignFormat.OPENCLAW: (3, 0, 0), ForeignFormat.HINDSIGHT: (2, 0, 0),
     ForeignFormat.SUPERMEMORY: (1, 0, 0),
-}
+}  # fmt: skip

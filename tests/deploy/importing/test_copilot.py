@@ -34,21 +34,11 @@ def said(folder: Path, *events: tuple[str, dict[str, Any]]) -> tuple[list[tuple[
 
 FORM = {"responseKind": "ask_user", "content": {"tea": "Fennel, never black"}, "message": "Which tea?"}
 WORDS = [
-    (
-        "prompt",
-        "user.message",
-        {"content": "The pot must be round.", "delivery": "idle"},
-        "The pot must be round.",
-    ),
-    (
-        "mid-turn",
-        "user.message",
-        {"content": "Of two litres.", "delivery": "steering"},
-        "Of two litres.",
-    ),
+    ("prompt", "user.message", {"content": "The pot must be round.", "delivery": "idle"}, "The pot must be round."),
+    ("mid-turn", "user.message", {"content": "Of two litres.", "delivery": "steering"}, "Of two litres."),
     ("answer", "human_response.recorded", {"response": FORM}, "Which tea?\nFennel, never black"),
     ("refusal", "permission.completed", {"result": {"kind": "denied", "feedback": "No file."}}, "No file."),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "data", "words"), [each[1:] for each in WORDS], ids=[each[0] for each in WORDS])

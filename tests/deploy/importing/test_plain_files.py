@@ -37,17 +37,11 @@ pytestmark = [pytest.mark.timeout(60), pytest.mark.promise("RC-14")]
 
 SESSION = "5a1e0000-0000-4000-8000-000000000001"
 FOLDERS = {
-    TranscriptFormat.CLAUDE_CODE: ".claude",
-    TranscriptFormat.CODEX: ".codex",
-    TranscriptFormat.GEMINI: ".gemini",
-    TranscriptFormat.CURSOR: ".config/Cursor/User",
-    TranscriptFormat.OPENCODE: ".local/share/opencode",
-    TranscriptFormat.COPILOT: ".copilot",
-    TranscriptFormat.QWEN: ".qwen",
-    TranscriptFormat.PI: ".pi",
-    TranscriptFormat.CLINE: ".cline",
-    TranscriptFormat.CONTINUE: ".continue",
-}
+    TranscriptFormat.CLAUDE_CODE: ".claude", TranscriptFormat.CODEX: ".codex", TranscriptFormat.GEMINI: ".gemini",
+    TranscriptFormat.CURSOR: ".config/Cursor/User", TranscriptFormat.OPENCODE: ".local/share/opencode",
+    TranscriptFormat.COPILOT: ".copilot", TranscriptFormat.QWEN: ".qwen", TranscriptFormat.PI: ".pi",
+    TranscriptFormat.CLINE: ".cline", TranscriptFormat.CONTINUE: ".continue",
+}  # fmt: skip
 Spoil = Callable[[Path], object]
 
 

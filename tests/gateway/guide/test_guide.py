@@ -18,22 +18,15 @@ from tests.scenarios.stage import Agent, Stage, agent_of
 REFUSED = {"error", "invalid_parameter", "not_found", "pending", "ambiguous", "consent_required", "invalid_sector"}
 # What an example shows beside its status.
 SHOWN: dict[str, dict[str, Any]] = {
-    "search_memories": {"count": 1},
-    "connect": {"action": "created"},
-    "disconnect": {"action": "removed"},
+    "search_memories": {"count": 1}, "connect": {"action": "created"}, "disconnect": {"action": "removed"},
     "connects": {"created": 1, "reinforced": 1, "errors": []},
-    "graph_find_path": {"path_found": True, "path_length": 2},
-    "graph_list_edges": {"count": 1},
-    "graph_query_neighbors": {"count": 1},
-    "decide_proposal": {"status": "recorded", "approvals": 1},
-    "get_command": {"status": "done"},
-    "memory_promote_to_trusted": {"status": "promoted"},
-    "verify_memory": {"old": "unverified", "new": "verified"},
-    "forget_memory": {"status": "archived"},
-    "restore_memory": {"status": "restored"},
-    "import_memories": {"accepted": 2, "rejected": 1},
+    "graph_find_path": {"path_found": True, "path_length": 2}, "graph_list_edges": {"count": 1},
+    "graph_query_neighbors": {"count": 1}, "decide_proposal": {"status": "recorded", "approvals": 1},
+    "get_command": {"status": "done"}, "memory_promote_to_trusted": {"status": "promoted"},
+    "verify_memory": {"old": "unverified", "new": "verified"}, "forget_memory": {"status": "archived"},
+    "restore_memory": {"status": "restored"}, "import_memories": {"accepted": 2, "rejected": 1},
     "supersede_memory": {"status": "superseded"},
-}
+}  # fmt: skip
 EVERYBODY = audience_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
 
 

@@ -184,26 +184,14 @@ async def test_filters_pass_what_they_name(here: Served) -> None:
     await ada.call("forget_memory", memory_id=gone["id"])
     day, texts = datetime.now(UTC).date().isoformat(), ("First", "Second", "Third", "Fourth")
     expected = {
-        "": "First Second",
-        "partition=both": "First Second Third",
-        "partition=untrusted": "Third",
-        "sector=episodic": "First",
-        "state=archived": "Fourth",
-        "tags=a,b": "First",
-        "project=shop": "First",
-        "q=first&project=shop": "First",
-        "project=Shop": "",
-        "thread=t1": "First",
-        "partition=both&source_type=research": "Third",
-        "partition=both&created_by=researcher": "Third",
-        f"since={day}": "First Second",
-        "until=2020-01-01": "",
-        "since=2020-01-01&until=2020-01-02": "",
-        "as_of=2020-01-01": "",
-        "q=first&created_by=ada": "First Second",
-        "q=first&created_by=nobody": "",
+        "": "First Second", "partition=both": "First Second Third", "partition=untrusted": "Third",
+        "sector=episodic": "First", "state=archived": "Fourth", "tags=a,b": "First", "project=shop": "First",
+        "q=first&project=shop": "First", "project=Shop": "", "thread=t1": "First",
+        "partition=both&source_type=research": "Third", "partition=both&created_by=researcher": "Third",
+        f"since={day}": "First Second", "until=2020-01-01": "", "since=2020-01-01&until=2020-01-02": "",
+        "as_of=2020-01-01": "", "q=first&created_by=ada": "First Second", "q=first&created_by=nobody": "",
         "q=first&until=2020-01-01": "",
-    }
+    }  # fmt: skip
     for query, found in expected.items():
         page = await browser.get(f"/ui/memories?{query}")
         contents = [text for text in texts if f"{text} " in page.text.replace("Fourth is", "Fourth ")]
