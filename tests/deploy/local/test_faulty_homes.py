@@ -13,13 +13,13 @@ from threading import Event, Thread
 
 import pytest
 
+from engramq.deploy.local import ownership
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.embedded.redis import Redis
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.ownership import Ownership, lock_home, read_ownership, who_holds
 from engramq.deploy.local.stack_hold import ask_status, hold_stack
-from engramq.deploy.local.supervisor import state
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.conftest import Hold
 from tests.deploy.helpers import BOUND_S, await_true, engramq, identity, needs_root, service, status_of
@@ -267,7 +267,7 @@ def test_down_waits_for_what_has_let_go_of_its_lock_and_still_ends(home: Home, m
         was_read.set()
         return owned
 
-    monkeypatch.setattr(state, "read_ownership", read)
+    monkeypatch.setattr(ownership, "read_ownership", read)
     with subprocess.Popen(
         [sys.executable, "-c", program, str(home.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as up:
