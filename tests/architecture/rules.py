@@ -54,6 +54,7 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.limits",
     "engramq.schemas.passages",
     "engramq.schemas.pastes",
+    "engramq.schemas.patterns",
     "engramq.schemas.records",
     "engramq.schemas.sentences",
     "engramq.schemas.vocabulary",
