@@ -190,8 +190,8 @@ class CommandRunner:
             context.reply = await self._write(handler, context)
         else:
             prepared = () if handler.before is None else (await handler.before(command, context),)
-            reading = store.by_keys() if handler.by_keys else store
-            context.reply = await reading.read(envelope.namespace, partial(_read, handler, context, prepared))
+            read = partial(_read, handler, context, prepared)
+            context.reply = await store.read(envelope.namespace, read, by_keys=handler.by_keys)
         if handler.after is not None:
             await handler.after(context.reply, command, context)
         return context
