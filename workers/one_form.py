@@ -1,4 +1,4 @@
-"""Write numbers, measures and names of code in the one form that the index has of each. Pure.
+"""Write numbers and measures in the one form that the index has of each. Pure.
 
 The index has a memory's own words, and beside them one form of what people write in several ways (`other_words` and
 `other_numbers` in schema.sql). A question asks for this form, and for its own words as other spellings.
@@ -33,8 +33,6 @@ _DATED: Final = re.compile(r"\d\d?[./-]\d\d?[./-](?:\d\d){1,2}(?!\d)|\d{4}[./-]\
 _ABROAD: Final = re.compile(r"\(?(?:\+|00)[1-9]")
 # How many digits the code of a country has (ITU-T E.164): three unless it begins so.
 _CODES: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3}")
-_CAMEL: Final = re.compile(r"\b[A-Z][A-Za-z0-9]{3,60}\b")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 
 
 def in_one_form(text: str) -> tuple[str, list[str]]:
@@ -101,8 +99,3 @@ _WRITERS: Final[tuple[tuple[re.Pattern[str], Writer], ...]] = (
     (_PADDED, _write_unpadded), (_MAGNITUDE, _write_plain), (_MEASURE, _write_measure),
 )  # fmt: skip
 _WHOLE: Final = (_write_joined, _write_dialled, _write_digits)  # of which no part is asked for
-
-
-def parts_of_names(text: str) -> list[str]:
-    """Return the names of code that begin with a capital in parts: ServerFactory is Server_Factory."""
-    return [parted for name in _CAMEL.findall(text) if (parted := _HUMP.sub("_", name)) != name]

@@ -262,7 +262,7 @@ return (
 );
 
 -- The words of a text as others write them, for the index alone, since who asks writes in one way only. EpiPen is Epi_Pen,
--- O'Brien OBrien, dark_mode darkmode. Of German ü is ue, and ue in a name is ü, whose dots are no matter. Of English
+-- HTTPServerFactory HTTP_Server_Factory and ServerFactory, O'Brien OBrien, dark_mode darkmode. Of German ü is ue, and ue in a name is ü, whose dots are no matter. Of English
 -- children are child and bought is buy, which no stemmer knows.
 create function other_words(content text) returns text
 language plpgsql immutable parallel safe as $$
@@ -286,10 +286,15 @@ declare
 begin
     if content ~ capitals then
         forms := forms || array(
-            select regexp_replace(
-                regexp_replace(camel[1], '([a-z0-9])([A-Z])', '\1_\2', 'g'), '([A-Z])([A-Z][a-z])', '\1_\2', 'g'
-            )
-            from regexp_matches(content, '\m([A-Z][A-Za-z0-9]+)\M', 'g') as camel
+            select concat_ws(' ', parted, (
+                select string_agg(part || after, ' ') from unnest(parts, parts[2:]) as pair (part, after)
+                where after <> '' and cardinality(parts) > 2
+            ))
+            from regexp_matches(content, '\m([A-Z][A-Za-z0-9]+)\M', 'g') as camel,
+                regexp_replace(
+                    regexp_replace(camel[1], '([a-z0-9])([A-Z])', '\1_\2', 'g'), '([A-Z])([A-Z][a-z])', '\1_\2', 'g'
+                ) as parted,
+                string_to_array(parted, '_') as parts
             where length(camel[1]) <= longest and camel[1] ~ capitals limit most
         );
     end if;

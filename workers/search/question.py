@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
-from engramq.workers.one_form import in_one_form, parts_of_names
+from engramq.workers.one_form import in_one_form
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, Span
 from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.time_words import english_months
@@ -188,9 +188,9 @@ class Question:
 
     @cached_property
     def spellings(self) -> str:
-        """The dates, numbers and names of the question in their other spellings; "" where there are none."""
+        """The dates and numbers of the question in their other spellings; "" where there are none."""
         spelled = other_spellings(self._read, self._times.dates)
-        return " ".join(filter(None, (spelled, *self._in_one_form[1], *parts_of_names(self._read))))
+        return " ".join(filter(None, (spelled, *self._in_one_form[1])))
 
     def _first_of(self, names: Iterable[str]) -> str | None:
         """Return the first of several names that the question holds, None when it is joined to the next."""

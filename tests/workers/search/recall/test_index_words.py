@@ -159,7 +159,8 @@ async def test_whatever_form_is_kept_each_other_form_finds_it(scene: Scene, form
 @pytest.mark.parametrize(
     ("kept", "asked"),
     [
-        ("the class HTTPServerFactory", "server factory"), ("she carries an EpiPen", "epi pen"),
+        ("the class HTTPServerFactory", "server factory"), ("an HTTPServerFactory", "ServerFactory"),
+        ("she carries an EpiPen", "epi pen"),
         ("commit 9f8e7d6c5b4a", "9f8e7d6"), ("the children chased wolves", "child wolf"),
         ("Anke bought mice", "buy mouse"), ("it cost \u20ac1,499", "1499 EUR"), ("order A1B2-C3D4", "a1b2c3d4"),
         ("enable_dark_mode is off", "EnableDarkMode"), ("wird gepr\u00fcft", "geprueft"), ("Z\u00fcrich", "Zurich"),
