@@ -34,8 +34,8 @@ AGAIN_S: Final = 0.1  # between tries of a process without any connection to get
 LOOK_S: Final = 2.0  # how often a pool in use asks for its share
 LOOK_BOUND_S: Final = 1.0
 ANSWER_S: Final = 1.0  # for the first answer on a new connection
-IDLE_KEPT: Final = 2  # connections that are kept however long nobody needs them
-IDLE_S: Final = 30.0  # how long the others are kept
+IDLE_KEPT: Final = 1  # of connections, however long nobody needs it: each takes some 5 MB of the server
+IDLE_S: Final = 15.0  # how long the others are kept
 MAX_AGE_S: Final = 1800.0  # of a connection; up to a tenth less, so that not all are made anew at once
 DOUBT_S: Final = 0.5  # between two times that all connections are given up
 LONG_S: Final = 2.0  # of a wait for an answer, after which another session is asked whether this one is still served
@@ -372,9 +372,10 @@ class Pool:
         """Close what has been idle for long, the longest first, until no more than IDLE_KEPT are left."""
         try:
             while len(self._idle) > IDLE_KEPT:
-                await asyncio.sleep(IDLE_S)
-                latest = time.monotonic() - IDLE_S
-                while len(self._idle) > IDLE_KEPT and self._idle[0][1] <= latest:
+                left_s = self._idle[0][1] + IDLE_S - time.monotonic()
+                if left_s > 0:
+                    await asyncio.sleep(left_s)
+                else:
                     await self._close(self._idle.pop(0)[0])
         finally:
             self._trimming = None

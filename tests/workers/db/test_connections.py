@@ -165,7 +165,7 @@ async def test_connections_that_nobody_needs_are_closed_after_a_while(
     monkeypatch.setattr("engramq.workers.db.pool.IDLE_S", 0.1)
     async with stores(database, 1) as (store,):
         await load(store)
-        await until(lambda: sessions(database) == 2)
+        await until(lambda: sessions(database) == 1)
         await load(store)
     await until(lambda: sessions(database) == 0)
 
