@@ -1,5 +1,6 @@
 """Plans that a session keeps serve the tenant that is larger than all others, too: they go by keys."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -245,6 +246,7 @@ async def test_an_edge_is_looked_up_by_a_plan_that_is_kept(world: World) -> None
 async def prepared(world: World) -> list[Row]:
     """Return the statements that sessions keep, and how often they were planned; a few sessions took turns."""
     asked = b"select statement, generic_plans, custom_plans from pg_prepared_statements"
+    await asyncio.gather(*world.store._ending)  # else a new session is lent for one that ends a read
     async with AsyncExitStack() as lent:
         txs = [await lent.enter_async_context(opened(world.store, DEFAULT_NAMESPACE)) for _ in range(4)]
         return [row for tx in txs for row in await tx.rows(asked)]
