@@ -7,6 +7,7 @@ of 59 MB in a home's worker, searches and stores use 17. A page that is read aga
 import asyncio
 import ctypes
 import mmap
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,13 +19,15 @@ LOOK_S: Final = 5.0  # between two looks
 USED_S: Final = 60.0  # until what is in use is there again
 WORTH_BYTES: Final = 4 * 2**20  # of pages more than are in use
 MUCH_KB: Final = 128  # in one region
+# Python never unloads an extension. Another file may be unmapped at any moment; what takes its place is written to.
+_LIBRARY: Final = re.compile(r"/.*\.so(\.\d+)*$")
 _STATM: Final = Path("/proc/self/statm")
 _SMAPS: Final = Path("/proc/self/smaps")
 _DONTNEED: Final = 4  # MADV_DONTNEED of Linux: the pages are read from the file again
 
 
 class Region(NamedTuple):
-    """A part of the memory that shows a part of a file, to be read only, and that nobody has changed."""
+    """A part of the memory that shows a part of a library, to be read only, and that nobody has changed."""
 
     start: int
     end: int
@@ -91,6 +94,6 @@ def _unchanged(lines: Iterable[str]) -> Iterator[Region]:
             held_kb = int(figure.split()[0])
         elif name == "Anonymous" and held_kb >= MUCH_KB and figure.split()[0] == "0":
             place, rights, file = head.split(None, 2)
-            if rights.startswith("r-") and "/" in file:
+            if rights.startswith("r-") and _LIBRARY.search(file.rstrip()):
                 start, end = place.split("-")
-                yield Region(int(start, 16), int(end, 16), file.rstrip("\n"))
+                yield Region(int(start, 16), int(end, 16), file.rstrip())

@@ -22,7 +22,7 @@ BOUND_S: Final = 30.0
 @pytest.fixture
 def mapped(tmp_path: Path) -> Iterator[mmap.mmap]:
     """A file that is mapped for this process alone, as a library is, and was read."""
-    file = tmp_path / "library"
+    file = tmp_path / "library.so.1"
     file.write_bytes(bytes(range(256)) * (SIZE // 256))
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), SIZE, flags=mmap.MAP_PRIVATE, prot=3) as private:
         assert sum(private[:: mmap.PAGESIZE]) == 0
@@ -46,7 +46,7 @@ def named(regions: frozenset[Region], path: Path) -> list[Region]:
 
 
 def test_what_was_read_is_given_back_and_reads_the_same_again(mapped: mmap.mmap, tmp_path: Path) -> None:
-    path = tmp_path / "library"
+    path = tmp_path / "library.so.1"
     protect(mapped)
     assert resident_kb(path) == SIZE // 1024
     give_back(unchanged_regions())
@@ -60,20 +60,28 @@ def test_what_somebody_has_written_stays(mapped: mmap.mmap, tmp_path: Path) -> N
     protect(mapped)
     give_back(unchanged_regions())
     assert mapped[5000:5007] == b"written"
-    assert resident_kb(tmp_path / "library") == SIZE // 1024
+    assert resident_kb(tmp_path / "library.so.1") == SIZE // 1024
 
 
 def test_what_may_still_be_written_is_no_region(mapped: mmap.mmap, tmp_path: Path) -> None:
-    assert named(unchanged_regions(), tmp_path / "library") == []
+    assert named(unchanged_regions(), tmp_path / "library.so.1") == []
     protect(mapped)
-    assert len(named(unchanged_regions(), tmp_path / "library")) == 1
+    assert len(named(unchanged_regions(), tmp_path / "library.so.1")) == 1
+
+
+def test_a_file_that_may_be_unmapped_is_no_region(tmp_path: Path) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_bytes(bytes(SIZE))
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), SIZE, prot=mmap.PROT_READ) as shown:
+        assert sum(shown[:: mmap.PAGESIZE]) == 0
+        assert named(unchanged_regions(), file) == []
 
 
 def test_what_was_not_there_before_stays(mapped: mmap.mmap, tmp_path: Path) -> None:
     before = unchanged_regions()
     protect(mapped)
     give_back(before)
-    assert resident_kb(tmp_path / "library") == SIZE // 1024
+    assert resident_kb(tmp_path / "library.so.1") == SIZE // 1024
 
 
 async def test_a_process_gives_back_what_it_holds_and_looks_at_nothing_until_more_comes(
@@ -85,7 +93,7 @@ async def test_a_process_gives_back_what_it_holds_and_looks_at_nothing_until_mor
 
     def note(before: frozenset[Region]) -> None:
         give_back(before)
-        looks.append(resident_kb(tmp_path / "library"))
+        looks.append(resident_kb(tmp_path / "library.so.1"))
         loop.call_soon_threadsafe(given.set)
 
     monkeypatch.setattr(pages, "give_back", note)
