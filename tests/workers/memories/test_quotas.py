@@ -66,7 +66,7 @@ class Counts:
         self.begun, read = 0, Store.read
 
         def reading(store: Store, namespace: str, work: Any, **how: Any) -> Any:
-            self.begun += getattr(work, "__qualname__", "").startswith("Quotas.count")
+            self.begun += getattr(work, "__qualname__", "").startswith(ProcessQuotas.count.__qualname__)
             return read(store, namespace, work, **how)
 
         monkeypatch.setattr(Store, "read", reading)
