@@ -13,6 +13,7 @@ from engramq.deploy.local.embedded.redis import Redis
 from engramq.deploy.local.home import DeployError, Home
 
 READY_BOUND_S = 60.0
+REAPED_S = 5.0
 # For orphans, by the names that a supervisor records: without them PostgreSQL would wait for its clients.
 SERVER_SIGNALS: Mapping[str, Sequence[tuple[int, float]]] = {"postgres": HUNG_SIGNALS, "redis": REDIS_SIGNALS}
 
@@ -48,4 +49,5 @@ def stop_server(child: subprocess.Popen[bytes], signals: Sequence[tuple[int, flo
     """Send each signal in turn until the process has ended, and SIGKILL at last."""
     if (who := process.identify(child.pid)) is not None:
         process.end(who, (*signals, (signal.SIGKILL, 5.0)))
-    child.poll()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(REAPED_S)  # a leader is a zombie before its threads have ended

@@ -142,15 +142,23 @@ def test_an_orphaned_server_on_the_data_is_ended_before_the_next_start(
     assert {pid for pid, number in signals if number == signal.SIGINT} == {orphan.pid}
 
 
+def has_stopped(pid: int) -> bool:
+    """Stop a process; say whether it was there: what cleans tables comes and goes."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_what_a_killed_server_leaves_hears_no_order_to_write_its_end(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = start_servers(home.path, fsync=False)
     remember(servers)
     server = servers.postgres_process.pid
-    children = [child for child in process.tree(server) if child != server]
-    for child in children:  # else they end by themselves, as soon as they see that it has gone
-        os.kill(child, signal.SIGSTOP)
+    # Stopped, else they end by themselves, as soon as they see that it has gone.
+    children = [child for child in process.tree(server) if child != server and has_stopped(child)]
     os.kill(server, signal.SIGKILL)
     servers.postgres_process.wait()
     signals = note_signals(monkeypatch)
@@ -160,7 +168,7 @@ def test_what_a_killed_server_leaves_hears_no_order_to_write_its_end(
     servers.stop()
 
     assert not any(process.is_alive(orphan) for orphan in orphans)
-    assert {pid for pid, _ in heard} == set(children)
+    assert {pid for pid, _ in heard} >= set(children)
     assert signal.SIGINT not in {number for _, number in heard}
 
 
