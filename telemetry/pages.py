@@ -8,7 +8,7 @@ import asyncio
 import ctypes
 import mmap
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -85,15 +85,21 @@ def unchanged_regions() -> frozenset[Region]:
 
 
 def _unchanged(lines: Iterable[str]) -> Iterator[Region]:
-    head, held_kb = "", 0
+    head, figures = "", dict[str, int]()
     for line in lines:
         name, _, figure = line.partition(":")
         if "-" in name:  # `start-end rights offset device:inode file`, and then its figures
-            head, held_kb = line, 0
-        elif name == "Rss":
-            held_kb = int(figure.split()[0])
-        elif name == "Anonymous" and held_kb >= MUCH_KB and figure.split()[0] == "0":
-            place, rights, file = head.split(None, 2)
-            if rights.startswith("r-") and _LIBRARY.search(file.rstrip()):
-                start, end = place.split("-")
-                yield Region(int(start, 16), int(end, 16), file.rstrip())
+            yield from _region_in(head, figures)
+            head, figures = line, {}
+        elif name in {"Rss", "Anonymous", "Swap"}:
+            figures[name] = int(figure.split()[0])
+    yield from _region_in(head, figures)
+
+
+def _region_in(head: str, figures: Mapping[str, int]) -> Iterator[Region]:
+    # A written page is anonymous while it is in memory, and in `Swap` alone once it is not; either would be lost.
+    if figures.get("Rss", 0) >= MUCH_KB and figures.get("Anonymous") == figures.get("Swap") == 0:
+        place, rights, file = head.split(None, 2)
+        if rights.startswith("r-") and _LIBRARY.search(file.rstrip()):
+            start, end = place.split("-")
+            yield Region(int(start, 16), int(end, 16), file.rstrip())

@@ -69,6 +69,30 @@ def test_what_may_still_be_written_is_no_region(mapped: mmap.mmap, tmp_path: Pat
     assert len(named(unchanged_regions(), tmp_path / "library.so.1")) == 1
 
 
+REGION: Final = """\
+7f{}00000-7f{}80000 r--p 00000000 08:01 42 /usr/lib/lib{}.so.1
+Rss: 512 kB
+Anonymous: {} kB
+Swap: {} kB
+VmFlags: rd mr mw me
+"""
+
+
+def test_what_was_written_and_swapped_out_is_no_region(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smaps = tmp_path / "smaps"
+    told = (("a", 0, 0), ("b", 0, 4), ("c", 4, 0), ("d", 0, 0))
+    smaps.write_text("".join(REGION.format(name, name, name, held, swapped) for name, held, swapped in told))
+    monkeypatch.setattr(pages, "_SMAPS", smaps)
+    assert {region.file.rpartition("/")[2] for region in unchanged_regions()} == {"liba.so.1", "libd.so.1"}
+
+
+def test_a_region_of_which_not_all_is_said_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smaps = tmp_path / "smaps"
+    smaps.write_text(REGION.format("a", "a", "a", 0, 0).replace("Swap: 0 kB\n", ""))
+    monkeypatch.setattr(pages, "_SMAPS", smaps)
+    assert unchanged_regions() == frozenset()
+
+
 def test_a_file_that_may_be_unmapped_is_no_region(tmp_path: Path) -> None:
     file = tmp_path / "notes.jsonl"
     file.write_bytes(bytes(SIZE))
