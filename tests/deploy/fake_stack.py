@@ -59,6 +59,15 @@ def mutual(home: Home, name: str, other: str) -> SupervisedService:
     return SupervisedService(name, lambda: LaunchOrder(("/bin/sh", "-c", waits)), settle_s=0.3)
 
 
+class BrokenSettings:
+    """Finds the module of the settings as a release leaves it that was written in part."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "engramq.schemas.settings":
+            raise SyntaxError("unexpected end of file")
+
+
 def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> Stack:
     real = default_stack(home, environment)
     assert real.http is not None
@@ -69,6 +78,8 @@ def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> 
     ]
     if "servers" in extra:
         services[:0] = [service for service in real.services if service.name in ("postgres", "redis")]
+    if "broken" in extra:
+        sys.meta_path.insert(0, BrokenSettings)
     if "failing" in extra:
         services.append(SupervisedService("failing", lambda: program(home, "failing"), settle_s=1.0))
     if "orphan" in extra:

@@ -202,7 +202,14 @@ def _unusual(differing: list[str], *sides: Mapping[str, str]) -> list[str]:
     """Leave out the names that one side gives its default and the other does not name."""
     if not differing:
         return []
-    from engramq.schemas.settings import SETTINGS  # noqa: PLC0415 - msgspec, all records: a third of a supervisor's start
+    try:
+        from engramq.schemas.settings import SETTINGS  # noqa: PLC0415 - 2 MB and 30 ms, a third of a supervisor's start
+    except Exception as problem:  # whatever code raises that was replaced in part
+        raise DeployError(
+            "code_changed",
+            f"The running stack of this home cannot load its code ({problem}): it was replaced or removed.",
+            "Stop it (engramq down), and try again.",
+        ) from problem
 
     defaults = {setting.variable: setting.default for setting in SETTINGS}
     return [name for name in differing if len({side.get(name, defaults.get(name)) for side in sides}) > 1]

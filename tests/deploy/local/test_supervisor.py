@@ -207,6 +207,14 @@ def test_other_data_are_refused_and_other_settings_named(home: Home, hold: Hold)
     assert len(status_of(home)["leases"]) == 4
 
 
+def test_a_supervisor_whose_code_was_broken_meanwhile_says_so(home: Home, hold: Hold) -> None:
+    hold("stdio", "broken")
+    with pytest.raises(DeployError, match=r"unexpected end of file.*engramq down") as refused:
+        hold("stdio", "broken", ENGRAMQ_DEGREE_CAP="3")
+    assert refused.value.code == "code_changed"
+    assert hold("stdio", "broken").differing == []
+
+
 def test_who_names_no_embedder_takes_that_of_the_stack_that_runs(home: Home, hold: Hold) -> None:
     hold("stdio", ENGRAMQ_EMBEDDER="hash")
     for kind in ("stdio", "command", "worker"):
