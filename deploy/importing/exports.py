@@ -240,6 +240,9 @@ ITEM_CHARS: Final = 16 * 1024 * 1024  # one conversation of an export; longest k
 # An error so close to the end of what was read may be one that more text mends, as of a cut number or escape.
 _EDGE_CHARS: Final = 16
 _OPEN_TEXT: Final = "Unterminated string"
+_WORDS: Final = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+_CUT_NUMBER: Final = re.compile(r"\.|[eE][+-]?")  # behind its whole part
+_CUT_ESCAPE: Final = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 _CUT: Final = "The file ends too early: it is cut off within its JSON. Nothing of it can be relied on."
 _UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
@@ -316,6 +319,29 @@ def _members(text: "_JsonText", held: dict[str, Any] | None = None) -> Iterator[
             raise text.broken("no comma between two members")
 
 
+def _is_cut(problem: str, rest: str) -> bool:
+    """Say whether a text that ends with this rest may be the beginning of a whole one."""
+    if problem.startswith(_OPEN_TEXT):
+        return True
+    if problem.startswith("Invalid \\u"):
+        return _CUT_ESCAPE.fullmatch(rest) is not None
+    return any(word.startswith(rest.strip()) for word in _WORDS) or _CUT_NUMBER.fullmatch(rest) is not None
+
+
+def damage_in(data: bytes, before: int = 0) -> UnusableFile:
+    """Return why a text is no JSON object, and where it is damaged; `before`: lines of the file before it."""
+    if not data.strip():
+        return UnusableFile("The file is empty.")
+    text = _JsonText(io.BytesIO(data))
+    text.line += before
+    try:
+        text.value()
+        ends = text.is_at_end
+        return UnusableFile("The file is no JSON object.") if ends else text.broken("something stands behind the text")
+    except UnusableFile as problem:
+        return problem
+
+
 def _document(stream: IO[bytes]) -> "_JsonText":
     """Return the text of a document; of one that a program has written as a text, the document in it."""
     text = _JsonText(stream)
@@ -370,8 +396,9 @@ class _JsonText:
             try:
                 value, end = _DECODER.raw_decode(self._held, self._at)
             except json.JSONDecodeError as problem:
+                place = self._place_of(problem) - self._at
                 if not self._may_go_on(problem):
-                    raise self.broken(problem.msg.removesuffix(" at"), self._place_of(problem)) from None
+                    raise self.broken(problem.msg.removesuffix(" at"), self._at + place) from None
             except RecursionError:
                 raise self.broken("nested too deeply") from None
             else:
@@ -381,14 +408,16 @@ class _JsonText:
 
     def _may_go_on(self, problem: json.JSONDecodeError) -> bool:
         """Read on where the value may only be cut at the end of what is held; twice as much each time."""
-        held = len(self._held) - self._at
+        held, rest = len(self._held) - self._at, self._held[problem.pos :]
         if not problem.msg.startswith(_OPEN_TEXT) and problem.pos < len(self._held) - _EDGE_CHARS:
             return False
         if held > ITEM_CHARS:
             raise self.broken(f"an item of more than {ITEM_CHARS} characters")
-        if not self._read(max(held, CHUNK_CHARS)):
+        if self._read(max(held, CHUNK_CHARS)):
+            return True
+        if _is_cut(problem.msg, rest):
             raise UnusableFile(_CUT)
-        return True
+        return False
 
     def broken(self, why: str, at: int | None = None) -> UnusableFile:
         """Return what to raise for text that is no JSON: at this place of what is held, else at the next character."""

@@ -321,6 +321,31 @@ def test_where_a_document_is_damaged_is_told_by_line_and_character(was: str, is_
         list(items(io.BytesIO("\n".join(lines).encode())))
 
 
+@pytest.mark.promise("SN-3")
+@pytest.mark.parametrize(
+    ("text", "character"),
+    [
+        ('[{"a": 1}, {"a": tru}]', 18), ('[{"a": 01}]', 9), ('[{"a": "\x01"}]', 9), ('[{"a": "\\x"}]', 9),
+        ('[{"a": 1}, {"a" 2}]', 17), ('[{"a": 1}, {a: 2}]', 13), ('[{"a": "\\u00g0"}]', 10), ('[{"a": 1.}]', 9),
+    ],
+)  # fmt: skip
+def test_damage_near_the_end_is_no_cut(text: str, character: int) -> None:
+    with pytest.raises(UnusableFile, match=f"near line 1, character {character}: "):
+        list(items(io.BytesIO(text.encode())))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64 * 1024])
+def test_a_document_that_is_cut_within_an_item_is_told_as_that(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """An item is cut wherever it is: in a word, a number, an escape, between two members."""
+    monkeypatch.setattr(reading, "CHUNK_CHARS", chunk)
+    whole = (
+        r'[{"k": "a\u00e9\n\ud83d\ude00", "n": -1.5e+10, "t": [true, false, null], "i": -Infinity, "x": NaN, "o": {}}]'
+    )
+    for length in range(1, len(whole)):
+        with pytest.raises(UnusableFile, match="cut off"):
+            list(items(io.BytesIO(whole[:length].encode())))
+
+
 @pytest.mark.parametrize(
     "text",
     ["[{}, ]", "[{} {}]", "[{}", "{", '{"results": 7}', "7", "", '[{"a": tru}]', "[\x00]", '["' + "x" * 99 + "\n"],
