@@ -79,7 +79,10 @@ class RejectFile:
     def write(self, rejection: Rejection) -> None:
         """Tell of one row; raises CannotReject."""
         if self.path is None:
-            place = f"{rejection.file}, line {rejection.line}" if rejection.file else f"line {rejection.line}"
+            line = (
+                [f"line {rejection.line}"] if rejection.line else []
+            )  # none: the file as a whole, or a database's row
+            place = ", ".join(([rejection.file] if rejection.file else []) + line)
             click.echo(f"{printable(place)}: {rejection.field}: {rejection.reason}", err=True)
             return
         try:

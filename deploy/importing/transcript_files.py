@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
-from engramq.deploy.importing.exports import LeftOut, look_at
+from engramq.deploy.importing.exports import LeftOut, damage_in, look_at
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, open_plain, read_plain
 from engramq.deploy.importing.qwen import QWEN, is_of_qwen
 from engramq.deploy.importing.records import FILE, LINE, Rejection
@@ -248,7 +248,7 @@ def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]
     content = _object_in(session.path)
     messages = next((given for name in _LISTS if isinstance(given := content.get(name), list)), None)
     if messages is None:
-        raise UnusableFile("It is no JSON object with messages, or is cut off.")
+        raise UnusableFile("It is no JSON object with messages.")
     yield from reading.of_object({**content, **dict.fromkeys(_LISTS)})
     for message in messages:
         if isinstance(message, dict):
@@ -257,7 +257,11 @@ def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]
 
 
 def _object_in(path: str) -> Mapping[str, Any]:
-    return parsed(read_plain(path, OBJECT_BYTES)) or {}
+    """Return the object that a file is; raises UnusableFile, which says where it is damaged, and OSError."""
+    data = read_plain(path, OBJECT_BYTES)
+    if (content := parsed(data)) is None:
+        raise damage_in(data)
+    return content
 
 
 def _ended(reading: _Reading, path: str) -> Iterator[Said]:

@@ -195,11 +195,14 @@ async def test_what_is_damaged_is_named_and_the_rest_comes_in(
     (place / "link.jsonl").symlink_to(elsewhere)
     (place / "linked").symlink_to(elsewhere.parent)
     (place / "gone.jsonl").symlink_to(person / "nothing")
-    gemini_object(person, folder, f"{SESSION}5").write_text('{"sessionId": "x", "messages": [')
+    begun = gemini_object(person, folder, f"{SESSION}5")
+    begun.write_text('{"sessionId": "x", "messages": [')
+    damaged = begun.with_name("session-damaged.json")
+    damaged.write_text('{"sessionId": "x",\n "messages": [tru]}')
 
     assert await bring_in("--found", "--yes") == ExitCode.FAILED
     told = capsys.readouterr()
-    assert told.out.startswith("stored 6  skipped 0  updated 0  rejected 6")
+    assert told.out.startswith("stored 6  skipped 0  updated 0  rejected 7")
     assert {turn["thread"][-1] for turn in kept(database)} == {"1", "2", "3"}
     for name, why in (
         (broken.name, "2 lines are no JSON object in UTF-8"),
@@ -207,7 +210,8 @@ async def test_what_is_damaged_is_named_and_the_rest_comes_in(
         ("link.jsonl", "symbolic link"),
         ("linked", "symbolic link"),
         ("gone.jsonl", "symbolic link"),
-        ("session-", "cut off"),
+        (begun.name, "cut off"),
+        (f"{damaged}: file: ", "The file is no JSON near line 2, character 15: "),
     ):
         assert any(name in line and why in line for line in told.err.splitlines()), (name, told.err)
     assert "1 last line that is half written" in told.err
@@ -248,7 +252,7 @@ async def test_a_folder_that_nobody_may_read_is_named(
 
     monkeypatch.setattr(os, "scandir", refused)  # the tests may be run by root, who may read everything
     assert await bring_in("--format", "codex", str(person / ".codex")) == ExitCode.FAILED
-    assert f"{locked}, line 0: file: It cannot be read: Permission denied." in capsys.readouterr().err
+    assert f"{locked}: file: It cannot be read: Permission denied." in capsys.readouterr().err
     assert len(kept(database)) == 2
 
 
@@ -375,8 +379,8 @@ async def test_databases_that_are_none_or_of_a_new_form_are_named(
     assert await bring_in("--found", "--yes") == ExitCode.FAILED
     told = capsys.readouterr()
     assert told.out.startswith("stored 2  skipped 0  updated 0  rejected 2")
-    assert "opencode.db, line 0: file: The database cannot be read" in told.err
-    assert "state.vscdb, line 0: file: The database cannot be read" in told.err
+    assert "opencode.db: file: The database cannot be read" in told.err
+    assert "state.vscdb: file: The database cannot be read" in told.err
 
 
 async def test_what_is_damaged_in_a_database_is_named_and_the_rest_comes_in(
