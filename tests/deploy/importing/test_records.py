@@ -243,12 +243,12 @@ READING = """
 import resource, sys
 from engramq.deploy.importing.records import read_records
 from engramq.deploy.importing.rows import Row, check_rows, make_batches, RowBatch
-from engramq.schemas.packed_lines import Source
+from engramq.schemas.packed_lines import PackedSource
 
 def mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-rows = check_rows(read_records(Source(sys.stdin.buffer).lines(), None), "tenant", one_namespace=False)
+rows = check_rows(read_records(PackedSource(sys.stdin.buffer).lines(), None), "tenant", one_namespace=False)
 count = 0
 for batch in make_batches(rows, 128, 400_000):
     assert isinstance(batch, RowBatch), batch
