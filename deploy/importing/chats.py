@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
 from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.transcript_files import unreadable
 from engramq.deploy.local.hooks.transcripts import parsed
 from engramq.schemas.packed_lines import UnusableFile
 
@@ -29,14 +30,22 @@ def read_copilot_chat(path: Path, choices: fields.Choices) -> Iterator[exports.E
     """
     for member in exports.members(path, re.compile(r".*\.jsonl?")):
         file = path / member if member else path
-        chat = None if exports.is_archive(file) else _chat_in(read_plain(str(file.resolve()), OBJECT_BYTES))
-        requests = None if chat is None else chat.get(COPILOT_LIST)
-        if chat is None or not isinstance(requests, list):
-            raise UnusableFile(f"{file.name} is no JSON object with requests, or is cut off.")
-        first = fields.value_at(requests[0], "requestId") if requests else None
-        said = fields.Conversation("copilot-chat", 1, chat.get("sessionId") or first, choices, chat.get("customTitle"))
-        for position, request in enumerate(requests):
-            yield from _copilot_request(said, position, request)
+        try:
+            chat = _chat_in(read_plain(str(file.resolve()), OBJECT_BYTES))
+        except (OSError, UnusableFile) as problem:
+            if not path.is_dir():
+                raise
+            yield unreadable(member, problem)
+        else:
+            yield from _turns_of(chat, choices)
+
+
+def _turns_of(chat: Mapping[str, Any], choices: fields.Choices) -> Iterator[exports.Entry]:
+    requests = chat[COPILOT_LIST]
+    first = fields.value_at(requests[0], "requestId") if requests else None
+    said = fields.Conversation("copilot-chat", 1, chat.get("sessionId") or first, choices, chat.get("customTitle"))
+    for position, request in enumerate(requests):
+        yield from _copilot_request(said, position, request)
 
 
 def is_log_of_chat(members: Collection[str]) -> bool:
@@ -44,22 +53,31 @@ def is_log_of_chat(members: Collection[str]) -> bool:
     return {"kind", "v"} <= set(members)
 
 
-def _chat_in(data: bytes) -> Mapping[str, Any] | None:
-    """Return the chat of a file; None where it is none. A last line that is half written is left out."""
-    if (whole := parsed(data)) is not None and not is_log_of_chat(whole):
-        return whole
+def _chat_in(data: bytes) -> Mapping[str, Any]:
+    """Return the chat of a file, without a last line that is half written. Raises UnusableFile, which says where."""
+    chat: Any = parsed(data)
+    if chat is None or is_log_of_chat(chat):
+        chat = _chat_of_log(data)
+    if not isinstance(chat, dict) or not isinstance(chat.get(COPILOT_LIST), list):
+        raise UnusableFile("It is no JSON object with requests.")
+    return chat
+
+
+def _chat_of_log(data: bytes) -> Any:
     chat: Any = None
-    lines = data.splitlines()
+    lines = data.rstrip().split(b"\n")
     for number, line in enumerate(lines, 1):
+        if number < len(lines) and not line.strip():
+            continue
         if (change := parsed(line)) is None:
-            if number == len(lines) or not line.strip():
-                continue
-            return None
+            if number == len(lines) and chat is not None:
+                break
+            raise exports.damage_in(b"\n".join(lines[number - 1 :]), number - 1)
         try:
             chat = _changed(chat, change)
-        except (IndexError, KeyError, TypeError, ValueError):  # it is of a form that is not known
-            return None
-    return chat if isinstance(chat, dict) else None
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            raise UnusableFile(f"Line {number} is no change of a chat of a kind that is known.") from None
+    return chat
 
 
 _WHOLE, _SET, _PUSH, _DELETE = range(4)  # kinds of changes

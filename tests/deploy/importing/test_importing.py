@@ -157,6 +157,19 @@ async def test_what_is_wrong_is_rejected_with_file_line_and_field_and_the_rest_g
     assert kept(database)[0] == exports.BROUGHT[ForeignFormat.OBSIDIAN][0] + 1
 
 
+async def test_a_chat_that_cannot_be_read_is_rejected_and_the_rest_of_its_folder_goes_in(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chats = tmp_path / "chatSessions"
+    chats.mkdir()
+    exports.EXPORTS[ForeignFormat.COPILOT_CHAT](chats)
+    (chats / "empty.jsonl").touch()
+    assert await bring_in(chats, "--format", "copilot-chat", "--dry-run") == ExitCode.FAILED
+    assert "empty.jsonl: file: The file is empty." in capsys.readouterr().err
+    assert await bring_in(chats, "--format", "copilot-chat") == ExitCode.FAILED
+    assert kept(database) == exports.BROUGHT[ForeignFormat.COPILOT_CHAT]
+
+
 async def test_nothing_found_is_an_exit_code(stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "conversations.json"
     empty.write_text("[]")

@@ -2,11 +2,12 @@
 
 import contextlib
 import json
+import re
 import sqlite3
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,7 +16,7 @@ from engramq.deploy.importing.formats import format_of
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import more_exports
-from tests.deploy.importing.test_readers import edges, left_out, nodes, read, rows
+from tests.deploy.importing.test_readers import edges, left_out, nodes, read, rejected, rows
 
 pytestmark = pytest.mark.promise("SN-4")
 
@@ -89,13 +90,43 @@ def test_a_chat_that_vs_code_keeps_as_a_log_of_changes_is_read_as_it_is_now(tmp_
     assert {row["thread"] for row in found} == {"copilot-chat:s1"}
 
 
-@pytest.mark.parametrize("change", [{"kind": 9}, {"kind": 1, "k": ["a", "b"]}, {"kind": 1}, {}])
+CHAT: Final = json.dumps({"kind": 0, "v": {"sessionId": "s1", "requests": []}})
+
+
+@pytest.mark.parametrize(
+    "change", [{"kind": 9}, {"kind": 1, "k": ["a", "b"]}, {"kind": 1}, {}, {"kind": 3, "k": ["sessionId", "x"]}]
+)
 def test_a_log_of_changes_of_another_form_is_refused_as_a_whole(tmp_path: Path, change: dict[str, Any]) -> None:
     file = tmp_path / "s1.jsonl"
-    whole = {"kind": 0, "v": {"sessionId": "s1", "requests": []}}
-    file.write_text("\n".join(map(json.dumps, (whole, change, whole))))
-    with pytest.raises(UnusableFile, match="no JSON object with requests"):
+    file.write_text(f"{CHAT}\n{json.dumps(change)}\n{CHAT}")
+    with pytest.raises(UnusableFile, match="Line 2 is no change of a chat of a kind that is known"):
         read(file, ForeignFormat.COPILOT_CHAT)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("b.jsonl", "", "The file is empty."),
+        ("b.jsonl", f'{CHAT}\n\n{{"kind": 1, "k": ["x}}\n{CHAT}', "The file is no JSON near line 3, character 22: "),
+        ("b.jsonl", f"{CHAT}\n{CHAT}{CHAT}\n{CHAT}", "line 2, character 54: something stands behind the text."),
+        ("b.jsonl", CHAT[:20], "The file ends too early: it is cut off"),
+        ("t.jsonl", '{"role": "user"}\n{"role": "tool"}\n', "Line 1 is no change of a chat of a kind that is known."),
+        ("t.jsonl", '{"role": "user"}\n', "It is no JSON object with requests."),
+        ("b.json", '{\n "requests": [\n  {"a": tru}\n ]\n}\n', "The file is no JSON near line 3, character 9: "),
+        ("b.json", "[]", "The file is no JSON object."),
+    ],
+)
+def test_a_bad_chat_of_a_folder_is_a_rejection_that_says_why_and_the_others_come_in(
+    tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    good = more_exports.WRITERS[ForeignFormat.COPILOT_CHAT](tmp_path)
+    (tmp_path / name).write_text(text)
+    found = read(tmp_path, ForeignFormat.COPILOT_CHAT)
+    (one,) = rejected(found)
+    assert (one.line, one.file, reason in one.reason) == (0, name, True), one.reason
+    assert rows(found) == rows(read(good, ForeignFormat.COPILOT_CHAT))
+    with pytest.raises(UnusableFile, match=re.escape(reason)):
+        read(tmp_path / name, ForeignFormat.COPILOT_CHAT)
 
 
 @pytest.mark.parametrize("place", ["", "Takeout/My Activity/Gemini Apps"])
