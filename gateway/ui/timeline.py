@@ -43,7 +43,7 @@ async def show_timeline(page: PageRequest) -> Response:
         bars=bars,
         unit=counted["unit"],
         total=total,
-        may_be_more=total == COUNTED,
+        is_cut=counted["is_cut"],
         longest=max(bars, key=lambda bar: bar.count, default=None),
         wider=around.address if around != filters else "",
         all_times=replace(filters, since="", until="").address if filters.since or filters.until else "",

@@ -328,12 +328,14 @@ class TimeSpan(msgspec.Struct, kw_only=True):
 class MemoryTimeline(Reply, kw_only=True, tag="timeline"):
     """The spans in which memories happened, else were stored, the first one first.
 
-    They are days as long as all memories are from within `limits.TIMELINE_DAYS`, else months, or years.
+    They are days as long as all memories are from within `limits.TIMELINE_DAYS`, else months, or years. `is_cut`: there
+    are more memories than `at_most`, and these are the newest.
     """
 
     status: Literal["success"] = "success"
     unit: Literal["day", "month", "year"]
     spans: list[TimeSpan]
+    is_cut: bool = False
 
 
 class ListShownOften(Command, frozen=True, kw_only=True, tag="list_shown_often"):

@@ -205,15 +205,17 @@ async def count_memories(tx: Transaction, command: commands.CountMemories, conte
     async with seeing_as_admin(tx, context.envelope.principal):
         filters = await filters_of(tx, command, project)
         by_totals = not any(value for name, value in filters.items() if name not in IN_TOTALS)
+        is_cut = False
         if by_totals:
             rows = await tx.rows("totals_by_time", **filters, **few)
         else:
             most = or_none(command.at_most)
-            rows = await tx.rows("memories_by_time", **filters, **few, at_most=most)
-            if most is not None and sum(row["memories"] for row in rows) == most:
+            rows = await tx.rows("memories_by_time", **filters, **few, at_most=None if most is None else most + 1)
+            is_cut = most is not None and sum(row["memories"] for row in rows) > most
+            if is_cut:
                 rows = await tx.rows("newest_by_time", **filters, **few, at_most=most)
     spans = [commands.TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]
-    return commands.MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans)
+    return commands.MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans, is_cut=is_cut)
 
 
 @handles(commands.CountFacets)
