@@ -119,7 +119,7 @@ async def decide_memory(page: PageRequest) -> Response:
     memory = await load_memory(page, memory_id)
     if memory is None:
         return page.missing("memory")
-    said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(outcome_of(reply), "")
+    said = (refusal["error"], refusal["recovery"]) if refusal else (DONE.get(outcome_of(reply), ""),)
     undo = None if refusal else _undo_of(action, memory, reply)
     return page.render("inbox_row.html", status=409 if refusal else 200, memory=memory, said=said, undo=undo)
 

@@ -1,7 +1,8 @@
-"""Say in the reader's language why a row of an import was rejected.
+"""Say in the reader's language why something was refused, what to do then, and why a row of an import was rejected.
 
 Checks write these sentences with values in them: "tags is missing." matches "{} is missing.", and the value is said
-again by the same rules, so that "content must be {}, not {}." has both of its parts in German too.
+again by the same rules, so that "content must be {}, not {}." has both of its parts in German too. A text that is put
+together of several sentences is said sentence by sentence.
 """
 
 import re
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from engramq.schemas.sentences import sentences_of
 
 REASONS: Final = tuple(
     line for line in Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines() if not line.startswith("#")
@@ -30,10 +33,20 @@ def _pattern_of(reason: str) -> str:
 
 
 def say_reason(text: str, messages: Mapping[str, str]) -> str:
-    """Return why a row was rejected as a language has it; as it is where no table has such a sentence."""
+    """Return a reason as a language has it: each sentence of it if all are known, else the whole, else some of them."""
     if not messages or len(text) > _MOST_CHARS:
         return text
+    sentences = sentences_of(text)
+    said = [_say(sentence, messages) for sentence in sentences]
+    in_parts = " ".join(said) if len(sentences) > 1 else text
+    if in_parts != text and set(said).isdisjoint(sentences):
+        return in_parts
+    whole = messages.get(text) or _say(text, messages)
+    return in_parts if whole == text else whole
+
+
+def _say(text: str, messages: Mapping[str, str]) -> str:
     for reason, pattern in _patterns():
         if found := pattern.fullmatch(text):
-            return messages.get(reason, reason).format(*(say_reason(part, messages) for part in found.groups()))
+            return messages.get(reason, reason).format(*(_say(part, messages) for part in found.groups()))
     return text

@@ -55,6 +55,12 @@ _PERSON: Final = audience_with((), dict.fromkeys(PAGE_TOOLS, ""))
 _ADVICE: Final = ("recovery", "hint", "notice")
 _PLAIN: Final = {
     FaultCode.INVALID_PARAMETER.recovery: "",
+    "Give next_cursor of the last page with the same filters, or leave cursor out to start again.": (
+        "Begin at the first page of the list."
+    ),
+    'Pass one of your own in every call, e.g. session="planning": references stand for its memories.': (
+        "Pass the id itself."
+    ),
     "Call again": "Try again",
     "call again": "try again",
     '; project="*" shows them': "",
