@@ -22,6 +22,7 @@ PURE: Final = (
     "engramq.workers.links.rules",
     "engramq.workers.memories.disagreement",
     "engramq.workers.memories.disagreement_lists",
+    "engramq.workers.memories.exact_forms",
     "engramq.workers.one_form",
     "engramq.workers.search.boosts",
     "engramq.workers.search.neighbours",

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from engramq.schemas.patterns import compile_late
 from engramq.schemas.sentences import sentences_of
 from engramq.workers.memories import disagreement_lists as lists
-from engramq.workers.one_form import in_one_form
+from engramq.workers.memories.exact_forms import are_same_values, join_groups
 
 PIECE_CHARS: Final = 80
 READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
@@ -43,7 +43,7 @@ _TOKEN: Final = compile_late(
     rf"(?P<date>\d{{4}}-\d\d-\d\d\b|\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}\b(?:,?\s+\d{{4}}\b)?"
     rf"|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|{_MONTH}\b(?:\s+\d{{4}}\b)?)"
     r"|(?P<time>\b\d{1,2}:\d\d(?:\s?[ap]m\b)?|\b\d{1,2}\s?[ap]m\b)"
-    r"|(?P<number>[$\u20ac\u00a3#]?\d+(?:[.,]\d+)*(?:st|nd|rd|th)?(?![\w])%?)"
+    r"|(?P<number>(?:(?<!\S)[-\u2212](?=[.\d]))?[$\u20ac\u00a3#]?(?:(?<![\w.])\.)?\d+(?:[.,]\d+)*(?:st|nd|rd|th)?(?![\w])%?)"
     r"|(?P<word>\w+(?:[.'\u2019/@+-]\w+)*)"
 )
 
@@ -126,14 +126,9 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Diff
                     if mine - its - first.keys and its - mine - other.keys:
                         places = None  # they are of two things: each has an anchor of its own beside where they differ
                 places = places or _find_denied(first, other)
-                if places is not None and not _are_same(first.sentence, other.sentence):
+                if places is not None and not are_same_values(first.sentence, other.sentence):
                     return DifferingPieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
     return None
-
-
-def _are_same(first: str, other: str) -> bool:
-    """Say whether two sentences differ in how a number is written alone: 10 GB is 10GB, +49 30 123456 is 030123456."""
-    return in_one_form(first)[0] == in_one_form(other)[0]
 
 
 def _candidates(text: _StatedText, common: frozenset[str]) -> list[Statement]:
@@ -262,7 +257,8 @@ def _read(raw: str, kind: str) -> tuple[str, str, str]:
         hours = int(hour) % 12 + 12 * ("pm" in plain) if "m" in plain else int(hour)
         return plain, f"{hours}:{rest or '00'}", kind
     if kind == "number":
-        number = re.sub(r"\.0+$", "", plain.lstrip("$\u20ac\u00a3#").rstrip("%stndrh").replace(",", ""))
+        number = re.sub(r"\.00?$", "", join_groups(plain.lstrip("$\u20ac\u00a3#").rstrip("%stndrh")))
+        number = number.replace("\u2212", "-")
         return (plain, f"{number}-?-?", "date") if re.fullmatch(r"(?:19|20)\d\d", plain) else (plain, number, kind)
     if plain in lists.NUMBERS:
         return plain, lists.NUMBERS[plain], "number"

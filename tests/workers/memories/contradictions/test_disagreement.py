@@ -11,6 +11,7 @@ import pytest
 
 from engramq.workers.memories.contradictions import pairs_that_may_disagree
 from engramq.workers.memories.disagreement import PIECE_CHARS, DifferingPieces, disagreement, read_text
+from engramq.workers.memories.exact_forms import are_same_values
 from tests.workers.memories.contradictions.notes import template_notes
 
 log = logging.getLogger(__name__)  # of the figures: pytest -rP shows them
@@ -195,14 +196,82 @@ def test_what_texts_state_takes_few_megabytes_however_many_are_read() -> None:
 
 @pytest.mark.promise("PR-7", "KN-7")
 @pytest.mark.parametrize(
-    ("earlier", "later"),
+    ("text", "value", "other"),
     [
-        ("The limit is 10 GB.", "The limit is 10GB."),
-        ("The reception's phone is +49 30 123456.", "The reception's phone is 030 123456."),
-        ("The budget is 1.2 million euros.", "The budget is 1,200,000 euros."),
-        ("The account is DE89 3704 0044 0532 0130 00.", "The account is DE89370400440532013000."),
+        ("The limit of the disk is {}.", "10 GB", "10GB"),
+        ("The limit of the disk is {}.", "10\u00a0GB", "10 GB"),
+        ("The dose of Ramipril is {}.", "2.5 mg", "2.5mg"),
+        ("The reception's phone is {}.", "+49 30 123456", "+4930123456"),
+        ("The reception's phone is {}.", "030 123456", "030123456"),
+        ("The reception's phone is {}.", "+1 (617) 555-0123", "+16175550123"),
+        ("The reception's phone is {}.", "617-555-0123", "6175550123"),
+        ("The budget is {} euros.", "1,200,000", "1200000"),
+        ("The budget is {} euros.", "1.200.000", "1 200 000"),
+        ("The budget is {} euros.", "12'000", "12000"),
+        ("The budget is {} euros.", "1.2 million", "1,200,000"),
+        ("The budget is {} euros.", "1,25 Mio", "1250000"),
+        ("The account is {}.", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000"),
+        ("The account is {}.", "GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819"),
+        ("The number of the card is {}.", "5500 0000 0000 0004", "5500000000000004"),
+        ("The printer's address is {}.", "00:1A:2B:3C:4D:5E", "00-1A-2B-3C-4D-5E"),
     ],
 )
-def test_a_number_that_is_written_otherwise_is_the_same(earlier: str, later: str) -> None:
-    assert disagreement(earlier, later) is None
-    assert disagreement(later, earlier) is None
+def test_a_value_that_is_surely_the_same_is_no_difference(text: str, value: str, other: str) -> None:
+    assert disagreement(text.format(value), text.format(other)) is None
+    assert disagreement(text.format(other), text.format(value)) is None
+
+
+@pytest.mark.promise("PR-7", "KN-7")
+@pytest.mark.parametrize(
+    ("text", "value", "other"),
+    [
+        ("The dose of Ramipril is {} mg.", "2.500", "2500"),
+        ("The dose of Ramipril is {} mg.", "2,500", "2500"),
+        ("The dose of Ramipril is {} mg.", "2,500", "2.500"),
+        ("The dose of Ramipril is {} mg.", "0.500", "500"),
+        ("The dose of Ramipril is {} mg.", ".500", "500"),
+        ("The dose of Ramipril is {} mg.", "2,5", "25"),
+        ("The pressure of the boiler is {} bar.", "1.200", "1200"),
+        ("The pressure of the boiler is {} bar.", "1,200", "1200"),
+        ("The pressure of the boiler is {} bar.", "1.000", "1"),
+        ("The limit of the freezer is {} degrees.", "-18", "18"),
+        ("The reception's phone is {}.", "+49 30 1234567", "+43 30 1234567"),
+        ("The reception's phone is {}.", "+1 617 555 0123", "+7 617 555 0123"),
+        ("The reception's phone is {}.", "+49 30 1234567", "030 1234567"),
+        ("The reception's phone is {}.", "+4930123456", "+4330123456"),
+        ("The account is {}.", "DE89 3704 0044 0532 0130 00", "AT89 3704 0044 0532 0130 00"),
+        ("The account is {}.", "DE89370400440532013000", "AT89370400440532013000"),
+        ("The code of the door is {}.", "0042", "42"),
+        ("The code of the door is {}.", "007", "7"),
+        ("The version of the firmware is {}.", "1.200", "1,200"),
+        ("The number of the card is {}.", "5500 0000 0000 0004", "5500000000000005"),
+    ],
+)
+def test_no_difference_is_lost_by_how_a_value_is_written(text: str, value: str, other: str) -> None:
+    """What is said to be the same is in no list of contradictions: a tenfold dose would stay unseen."""
+    assert disagreement(text.format(value), text.format(other)) is not None
+    assert disagreement(text.format(other), text.format(value)) is not None
+
+
+@pytest.mark.promise("PR-7", "KN-7")
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        ("2.500 mg", "2500mg"),
+        ("1.200 million", "1200000000"),
+        ("12k", "12000"),
+        ("11 1 2026", "1 11 2026"),
+        ("11.1.2026", "1.11.2026"),
+        ("1.2.345", "12.345"),
+        ("rooms 12 345", "rooms 12345"),
+        ("+39 (0)6 1234567", "+39 6 1234567"),
+        ("+49 30 12345/67", "+49 30 1234567"),
+        ("0049 30 1234567", "49 30 1234567"),
+        ("00:1A:2B:3C:4D:5E", "00-1A-2B-3C-4D-5F"),
+        ("10 Mb", "10MB"),
+        ("5 m", "5m"),
+    ],
+)
+def test_values_are_the_same_by_a_proof_alone(value: str, other: str) -> None:
+    assert not are_same_values(value, other)
+    assert not are_same_values(other, value)
