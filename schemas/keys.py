@@ -114,6 +114,7 @@ class Keys:
         self.reply_lists = f"{prefix}:reply-lists"  # zset: reply list in use -> when its gateway said so (seconds)
         self.clocks = f"{prefix}:clocks"  # hash: process whose clock is wrong -> by how much, and how long that counts
         self.erased = f"{prefix}:erased"  # string: something was erased since the append-only file was written anew
+        self.last_erased = f"{prefix}:last-erased"  # string: the mark of the last erasure, which each worker looks at
         self.cursor_secret = f"{prefix}:cursor-secret"  # string: the key that signs cursors
 
     def job_id(self, first_command_id: str, count: int, kind: WorkerKind | None = None, namespace: str = "") -> str:

@@ -23,6 +23,7 @@ from engramq.workers import commands, receipts
 from engramq.workers.auth import handlers as auth
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import forget_erased
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady, Reason
 from engramq.workers.db.vectors import Sizes
@@ -271,7 +272,14 @@ async def run(
             observe=None if metrics is None else metrics.observe,
         )
         await serve(
-            specs, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
+            specs,
+            settings,
+            lanes=lanes,
+            stop=stop,
+            ready=ready,
+            polling=polling,
+            handle_signals=handle_signals,
+            forget=forget_erased,
         )
 
 

@@ -226,9 +226,10 @@ def when_erased(forget: Callable[[], None]) -> None:
 
 
 def forget_erased(ids: Iterable[str] = ()) -> None:
-    """Take memories that are erased out of what this process remembers; others do so when they see that rows are gone.
+    """Take memories that are erased out of what this process remembers.
 
-    Without ids: rows are gone, nobody knows which.
+    Others do so without ids when they see the mark of an erasure (`queue/erasures.py`), and drop the copy of a
+    namespace when a search finds rows gone.
     """
     for memory_id in ids:
         for known in _kept:

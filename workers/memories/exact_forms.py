@@ -1,8 +1,8 @@
 """Say whether two sentences differ in how a value is written alone. Pure.
 
-Only what has one reading counts: 10 GB is 10GB, 1,200,000 is 1200000. A single group of three digits behind a point or
-a comma may be a fraction, leading zeros and the code of a country are part of a value, and "k" may be 1,024: these
-prove nothing. `one_form.py` writes these as one, since a question finds more so; here a difference would be lost.
+Two forms are the same if each has one reading: 10 GB is 10GB, 1,200,000 is 1200000. A group of three digits behind a
+point or a comma may be a fraction. Leading zeros and the code of a country are part of a value, and "k" may be 1,024.
+`one_form.py` writes all of these as one, since a question finds more so; here a difference would be lost.
 """
 
 import re
@@ -37,7 +37,7 @@ _DIGITS_DIALLED: Final = 7  # at least: fewer behind a zero may be a list
 
 
 def are_same_values(first: str, other: str) -> bool:
-    """Say whether two sentences are surely the same but for blanks, grouping and the words of their numbers."""
+    """Say whether two sentences are surely the same except in blanks, grouping and words of their numbers."""
     return _write_exactly(first) == _write_exactly(other)
 
 

@@ -363,8 +363,8 @@ class _Erasure:
 
 
 async def mark_erased(redis: Any, keys: Keys) -> None:
-    """Note that something was erased which the file still holds."""
-    await run(redis, MARK_ERASED, keys, (keys.erased,), uuid7())
+    """Note that something was erased which the file still holds, and which other processes may remember."""
+    await run(redis, MARK_ERASED, keys, (keys.erased, keys.last_erased), uuid7())
 
 
 async def rewrite_marked(redis: Any, lanes: Lanes) -> bool:

@@ -24,6 +24,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import process_name
 from engramq.workers.queue.contract import FollowUp, Periodic, WorkerSpec
+from engramq.workers.queue.erasures import Erasures
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import send_follow_ups
 from engramq.workers.queue.worker import MailboxWorker, PoisonSlot
@@ -56,13 +57,25 @@ class Polling:
 class _Lanes:
     """The content of a process's lanes: workers of each kind, a pipeline, and the signs of life of both."""
 
-    def __init__(self, specs: Sequence[WorkerSpec], lanes: Lanes, stop: asyncio.Event, *, grace_s: float) -> None:
+    def __init__(
+        self,
+        specs: Sequence[WorkerSpec],
+        lanes: Lanes,
+        stop: asyncio.Event,
+        *,
+        grace_s: float,
+        forget: Callable[[], None] | None,
+    ) -> None:
         self._specs = specs
         self._lanes = lanes
         self._stop = stop
         self._worker_id = uuid7()
         self.pipelines = [
             Pipeline(lanes.server, (KEEP_SCHEDULE, ENQUEUE_READS, REGISTER), key=keys.prefix) for keys in lanes.all
+        ]
+        self._erasures = [
+            None if forget is None else Erasures(keys, pipeline, forget)
+            for keys, pipeline in zip(lanes.all, self.pipelines, strict=True)
         ]
         slot = PoisonSlot()
         permits = {spec.kind: asyncio.Semaphore(spec.concurrency) for spec in specs}
@@ -79,16 +92,21 @@ class _Lanes:
             await send_follow_ups(self.pipelines[number], self._lanes.all[number], [follow_up])
 
     async def report_alive(self) -> None:
-        """Write until `stop` which workers live, so that a mailbox that nobody serves shows; then take them out."""
-        await asyncio.gather(*map(self._report_alive, self._lanes.all, self.pipelines))
+        """Write until `stop` which workers live, so that a mailbox that nobody serves shows; then take them out.
 
-    async def _report_alive(self, keys: Keys, pipeline: Pipeline) -> None:
+        Each time look also at what others erased.
+        """
+        await asyncio.gather(*map(self._report_alive, self._lanes.all, self.pipelines, self._erasures))
+
+    async def _report_alive(self, keys: Keys, pipeline: Pipeline, erasures: Erasures | None) -> None:
         alive = [keys.of[spec.kind].alive for spec in self._specs]
         presence = Presence(keys, process_name("worker"), forgotten_s=FORGOTTEN_S, fresh_s=3 * ALIVE_S)
         while not self._stop.is_set():
             with contextlib.suppress(ConnectionLost, RedisError):
                 for key in alive:
                     presence.answered(await pipeline.call(presence.packed(key, self._worker_id)))
+            if erasures is not None:
+                await erasures.look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), ALIVE_S)
         with contextlib.suppress(ConnectionLost, RedisError):
@@ -165,12 +183,14 @@ async def serve(
     ready: asyncio.Event | None = None,
     polling: Polling | None = None,
     handle_signals: bool = True,
+    forget: Callable[[], None] | None = None,
 ) -> None:
     """Carry out the commands of these kinds until SIGTERM, SIGINT or `stop`.
 
-    Waits for Redis when it is away. Sets `ready` when the workers listen; `polling` looks at them. Raises
-    UnsupportedServer when Redis is too old, or used with another number of lanes. `settings.redis_url` must name a
-    server; `lanes` are those of the settings, shared with others who ask there.
+    Waits for Redis when it is away. Sets `ready` when the workers listen; `polling` looks at them. `forget` takes what
+    other processes erased out of what this one remembers. Raises UnsupportedServer when Redis is too old, or used with
+    another number of lanes. `settings.redis_url` must name a server; `lanes` are those of the settings, shared with
+    others who ask there.
     """
     stop = stop or asyncio.Event()
     lanes = lanes or lanes_of(settings)
@@ -180,7 +200,7 @@ async def serve(
     if not await _reach(lanes, stop):
         return
     async with asyncio.TaskGroup() as group:
-        served = _Lanes(specs, lanes, stop, grace_s=grace_s)
+        served = _Lanes(specs, lanes, stop, grace_s=grace_s, forget=forget)
         working = [group.create_task(worker.run()) for worker in served.workers]
         reporting = group.create_task(served.report_alive())
         piping = [group.create_task(pipeline.run()) for pipeline in served.pipelines]

@@ -20,7 +20,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.lookups import Ask
-from engramq.workers.db.memory_rows import KnownMemories, forget_erased
+from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.vectors import COUNTED_ROWS, Embedding, Sizes
@@ -190,7 +190,6 @@ class Copies:
             if not gone and self._copies.get(key) is kept and key == self._key(key[0], viewer, key[1]):
                 if answers is None or kept.copy.is_worn:
                     self._forget(key, SEARCHES_FIRST)
-                    forget_erased()  # rows may be gone that another process has erased
                 else:
                     self._copies.move_to_end(key)
                     self._hold_bounds(key, kept.copy)
