@@ -33,7 +33,7 @@ _DIALLED: Final = compile_late(
 )
 _ACCOUNT: Final = compile_late(rf"\b[A-Z]{{2}}\d\d(?:{_BLANK}[0-9A-Z]{{4}}){{2,7}}(?:{_BLANK}[0-9A-Z]{{1,3}})?\b")
 _HARDWARE: Final = compile_late(r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b")
-_DIGITS_DIALLED: Final = 7  # at least: fewer behind a zero may be a list
+_DIGITS_DIALLED: Final = range(7, 17)  # fewer or more behind a zero may be a list
 
 
 def are_same_values(first: str, other: str) -> bool:
@@ -64,7 +64,7 @@ def _join_digits(found: re.Match[str]) -> str:
 def _join_dialled(found: re.Match[str]) -> str:
     """Join a number that is dialled; (0) is dialled in some countries and left out in others."""
     digits = _join_digits(found)
-    if len(digits) < _DIGITS_DIALLED or "(0)" in found[0]:
+    if len(digits) not in _DIGITS_DIALLED or "(0)" in found[0]:
         return found[0]
     return f"+{digits}" if found[0].startswith("+") else digits
 
