@@ -1,7 +1,7 @@
 """Write numbers and measures in the one form that the index has of each. Pure.
 
 The index has a memory's own words, and beside them one form of what people write in several ways (`other_words` and
-`other_numbers` in schema.sql). A question asks for this form, and for its own words as other spellings.
+`other_numbers` in schema.sql). A question asks for its own words, and for this form as another spelling of them.
 """
 
 import re
@@ -14,50 +14,75 @@ _MAGNITUDES: Final = {
     "bn": 9, "billion": 9,
 }  # fmt: skip
 _MAGNITUDE: Final = re.compile(
-    r"(?<![\w.,])(\d{1,6}(?:[.,]\d{1,3})?)(?:([kKM])|\s?(thousand|tausend|Tsd|Mio|[Mm]illion(?:s|en)?|bn|[Bb]illion))\b"
+    r"(?<![\w.,])([0-9]{1,6}(?:[.,][0-9]{1,3})?)(?:([kKM])|\s?(thousand|tausend|Tsd|Mio|[Mm]illion(?:s|en)?|bn|[Bb]illion))\b"
 )
 _MEASURE: Final = re.compile(
-    r"(?<![\w.,])(\d{1,9})(?:[.,](\d{1,3}))?"
+    r"(?<![\w.,])([0-9]{1,9})(?:[.,]([0-9]{1,3}))?"
     r"(?: ?°([CF])| ([kKMGT]i?B|[mcµ]?l|[kmµ]?g|[kcm]?m|[nmµ]s|[kMG]?Hz|k?Wh|lbs?))\b"
 )
-# Groups of three digits with one separator between them; then a fraction.
+# Groups of three digits with one separator between them; then a fraction. Between blanks a group of three digits may
+# begin a list of numbers: it is the thousands of a round number, or of a measure. An iPhone 15 may have 128 GB.
 _GROUPED: Final = re.compile(
-    r"(?<![\w.,+])(\d{1,3}(?:(?:,\d{3}){1,4}|(?:\.\d{3}){1,4}|(?:[' _\u00a0\u202f\u2019]\d{3}){1,4}))"
-    r"(?:[.,](\d{1,2}))?(?!\w|[.,]\d)"
+    r"(?<![\w.,+/-])((?:[0-9]{1,3}(?:(?:,[0-9]{3}){1,4}|(?:\.[0-9]{3}){1,4}|(?:['_\u2019][0-9]{3}){1,4}))"
+    r"|[0-9]{1,2}(?! (?:128|256|512) [GT]B)(?:[ \u00a0\u202f][0-9]{3}){1,4}"
+    r"|[0-9]{3}(?:[ \u00a0\u202f][0-9]{3}){0,3}[ \u00a0\u202f](?:000"
+    r"|[0-9]{3}(?= ?(?:[kKMGT]i?B|[mc]?l|k?g|[kcm]?m|EUR|USD|€)(?!\w))))(?:[.,]([0-9]{1,2}))?(?!\w|[.,][0-9])"
 )
-_PADDED: Final = re.compile(r"(?<![\w.,:/-])0+([1-9]\d{1,18}|(?<=00)[1-9])\b")
-_BANK: Final = re.compile(r"\b[A-Za-z]{2}\d\d (?:\d{4}|[A-Za-z]{4})(?: \d{4}){2,6}(?: \d{1,3})?\b")
+_PADDED: Final = re.compile(r"(?<![\w.,:/-])0+([1-9][0-9]{1,18}|(?<=00)[1-9])\b")
+_BANK: Final = re.compile(r"\b[A-Za-z]{2}[0-9]{2} (?:[0-9]{4}|[A-Za-z]{4})(?: [0-9]{4}){2,6}(?: [0-9]{1,3})?\b")
 _HARDWARE: Final = re.compile(r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b")
-_DIALLED_NUMBER: Final = re.compile(r"(?<![\w.,:/-])[+(]?\d[\d ()/.+-]{5,24}\d(?!\w)")
-_DATED: Final = re.compile(r"\d\d?[./-]\d\d?[./-](?:\d\d){1,2}(?!\d)|\d{4}[./-]\d\d?(?!\d)|\d+(?:\.\d+){3}")
+# With a country's code or a zero before it, in America, in hyphens or the like, a card. What follows after a blank is
+# no part of it where it is one digit, a year, a time, or another number that begins with a zero.
+_AFTER: Final = (
+    r"(?:(?: ?[/-] ?(?!0)|\.|[ )] ?(?!0[0-9]{2,4} [0-9]{5}|(?:19|20)[0-9]{2}(?![0-9]| [0-9])))"
+    r"[0-9]{2,}(?![0-9]|:[0-9]))"
+)
+_DIALLED_NUMBER: Final = re.compile(
+    r"(?<![\w.,:/-])(?:\(?(?:\+|00)[1-9][0-9]{0,2}\)?[ /.-]?(?:\(0\) ?)?\(?[0-9]{1,14}" + _AFTER + r"*"
+    r"|\(?0[1-9][0-9]{0,5}" + _AFTER + r"+"
+    r"|(?:\+?1[-. ])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[-.])[0-9]{3}[-.][0-9]{4}"
+    r"|(?!19|20)[0-9]{4}(?: [0-9]{4}){3}|[0-9]+(?:[/.-][0-9]+){2,})(?!\w|[/.:-][0-9])"
+)
+_DATED: Final = re.compile(
+    r"[0-9]{1,2}[./-][0-9]{1,2}[./-](?:[0-9]{2}){1,2}(?![0-9])|[0-9]{4}[./-][0-9]{1,2}(?![0-9])|[0-9]+(?:\.[0-9]+){3}"
+)
 _ABROAD: Final = re.compile(r"\(?(?:\+|00)[1-9]")
 # How many digits the code of a country has (ITU-T E.164): three unless it begins so.
-_CODES: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3}")
+_CODES: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|[0-9]{3}")
 
 
-def in_one_form(text: str) -> tuple[str, list[str]]:
-    """Return a text with its numbers as the index has them, and what stood in their place.
+def in_one_form(text: str) -> str:
+    """Return a text with its numbers as the index has them."""
+    return _rewrite(text)[0]
 
-    A number in groups is known whole: its groups alone would find those of others.
-    """
-    replaced: list[str] = []
-    if not any(character.isdigit() for character in text):
-        return text, replaced
+
+def forms_in(text: str) -> list[str]:
+    """Return the forms that the index has of the numbers in a text, each once."""
+    return list(dict.fromkeys(_rewrite(text)[1]))
+
+
+def _rewrite(text: str) -> tuple[str, list[str]]:
+    forms: list[str] = []
     for pattern, write in _WRITERS:
 
         def rewrite(found: re.Match[str], write: Writer = write) -> str:
             form = write(found)
-            if form != found[0] and write not in _WHOLE:
-                replaced.append(found[0])
+            if form != found[0]:
+                forms.append(form)
             return form
 
         text = pattern.sub(rewrite, text)
-    return text, replaced
+    return text, forms
 
 
 def _write_joined(found: re.Match[str]) -> str:
-    joined = re.sub(r"[ :-]", "", found[0])
-    return joined[2:] if joined[2:].isdigit() else joined  # a country alone is no part of an account
+    """Write an account; without its country where digits are left, since that alone is no part of it."""
+    joined = found[0].replace(" ", "")
+    return joined[2:] if joined[2:].isdigit() else joined
+
+
+def _write_hardware(found: re.Match[str]) -> str:
+    return re.sub("[:-]", "", found[0])
 
 
 def _write_digits(found: re.Match[str]) -> str:
@@ -65,12 +90,10 @@ def _write_digits(found: re.Match[str]) -> str:
 
 
 def _write_dialled(found: re.Match[str]) -> str:
-    """Write a number as it is dialled within its country; dates, addresses and several numbers are none."""
+    """Write a number as it is dialled within its country; dates and addresses are none."""
     written = found[0]
     digits = re.sub(r"\D", "", written.replace("(0)", ""))
-    is_prefixed = written[0] in "+(0"
-    is_one = is_prefixed or re.fullmatch(r"\d+(?:[/.-]\d+){2,}|\d{4}(?: \d{4}){3}|[1-9]-?\d{3}-\d{3}-\d{4}", written)
-    if len(digits) not in DIALLED or not is_one or _DATED.match(written) or written.isdigit():
+    if len(digits) not in DIALLED or _DATED.match(written) or written.isdigit():
         return written
     if _ABROAD.match(written):
         digits = digits.lstrip("0")
@@ -95,7 +118,6 @@ def _write_measure(found: re.Match[str]) -> str:
 
 Writer: TypeAlias = Callable[[re.Match[str]], str]
 _WRITERS: Final[tuple[tuple[re.Pattern[str], Writer], ...]] = (
-    (_BANK, _write_joined), (_HARDWARE, _write_joined), (_GROUPED, _write_digits), (_DIALLED_NUMBER, _write_dialled),
+    (_BANK, _write_joined), (_HARDWARE, _write_hardware), (_DIALLED_NUMBER, _write_dialled), (_GROUPED, _write_digits),
     (_PADDED, _write_unpadded), (_MAGNITUDE, _write_plain), (_MEASURE, _write_measure),
 )  # fmt: skip
-_WHOLE: Final = (_write_joined, _write_dialled, _write_digits)  # of which no part is asked for

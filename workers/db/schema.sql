@@ -229,41 +229,51 @@ end
 $$;
 
 -- A number as digits alone: "1.2" and "million" make 1200000, "12" and "k" 12000. Null where it has none, or too many.
+-- In plpgsql, which keeps its plan: SQL would be planned once in each statement.
 create function plain_number(number text, magnitude text) returns text
-language sql immutable parallel safe
-return (
-    select case when value = trunc(value) and value < 1e15 then trunc(value)::text end
-    from (
-        select replace(number, ',', '.')::numeric * case
-            when lower(magnitude) in ('k', 'thousand', 'tausend', 'tsd') then 1000
-            when lower(magnitude) in ('m', 'mio', 'million', 'millions', 'millionen') then 1000000
-            else 1000000000
-        end as value
-    ) spelled
-);
+language plpgsql immutable parallel safe as $$
+declare
+    value constant numeric := replace(number, ',', '.')::numeric * case
+        when lower(magnitude) in ('k', 'thousand', 'tausend', 'tsd') then 1000
+        when lower(magnitude) in ('m', 'mio', 'million', 'millions', 'millionen') then 1000000
+        else 1000000000
+    end;
+begin
+    return case when value = trunc(value) and value < 1e15 then trunc(value)::text end;
+end
+$$;
 
 -- Digits that people set in groups (numbers of telephones, cards, books) as one number, as it is dialled within its
--- country: without zeros before it, and without the country's code after a +.
-create function joined_digits(grouped text) returns text
-language sql immutable parallel safe
-return (
-    select case
-        when grouped ~ '^1[-. ]' then substr(digits, 2)
-        when not is_foreign then ltrim(digits, '0')
-        when digits ~ '^[17]' then substr(digits, 2)
-        when digits ~ '^(?:2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58])' then substr(digits, 3)
-        else substr(digits, 4)
-    end
-    from (
-        select ltrim(regexp_replace(replace(grouped, '(0)', ''), '\D', '', 'g'), case when is_foreign then '0' else '' end)
-            as digits, is_foreign
-        from (select grouped ~ '^\s*\(?(?:\+|00)[1-9]' as is_foreign) written
-    ) read
-);
+-- country: without zeros before it, and without the country's code after a +. Null: a date, an address of a host, or no
+-- number of 7 to 19 digits.
+create function joined_digits(written text) returns text
+language plpgsql immutable parallel safe as $$
+declare
+    digits text := translate(replace(written, '(0)', ''), '+() ./-', '');
+    two text;
+begin
+    if length(digits) not between 7 and 19
+        or written ~ '^(?:[0-9]{1,2}[./-][0-9]{1,2}[./-](?:[0-9]{2}){1,2}(?![0-9])|[0-9]{4}[./-][0-9]{1,2}(?![0-9])|[0-9]+(?:\.[0-9]+){3})'
+    then
+        return null;
+    elsif left(ltrim(written, '('), 1) = '+' or left(ltrim(written, '('), 2) = '00' then
+        digits := ltrim(digits, '0');
+        two := left(digits, 2);
+        return substr(digits, case
+            when left(two, 1) in ('1', '7') then 2
+            when two in ('21', '22', '23', '24', '25', '26', '28', '29', '35', '37', '38', '42', '50', '59', '67', '68', '69')
+                or two in ('80', '83', '85', '87', '88', '89', '96', '97', '99') then 4
+            else 3
+        end);
+    end if;
+    return case when left(written, 2) in ('1-', '1.', '1 ') then substr(digits, 2) else ltrim(digits, '0') end;
+end
+$$;
 
 -- The words of a text as others write them, for the index alone, since who asks writes in one way only. EpiPen is Epi_Pen,
--- HTTPServerFactory HTTP_Server_Factory and ServerFactory, O'Brien OBrien, dark_mode darkmode. Of German ü is ue, and ue in a name is ü, whose dots are no matter. Of English
--- children are child and bought is buy, which no stemmer knows.
+-- HTTPServerFactory HTTP_Server_Factory and ServerFactory, O'Brien OBrien, dark_mode darkmode. Of German ü is ue, and ue in
+-- a name is ü, whose dots are no matter; Manuel, Noel and Michael have none. Of English children are child and bought is
+-- buy, which no stemmer knows; pasts that are words of their own (won, lent, bit, shot, drew) are left out.
 create function other_words(content text) returns text
 language plpgsql immutable parallel safe as $$
 declare
@@ -275,18 +285,18 @@ declare
         'thief thieves', 'ox oxen', 'loaf loaves', 'calf calves', 'scarf scarves', 'man men', 'woman women', 'person people', 'foot feet',
         'tooth teeth', 'goose geese', 'index indices', 'matrix matrices', 'vertex vertices', 'appendix appendices',
         'criterion criteria', 'analysis analyses', 'crisis crises', 'buy bought', 'sell sold', 'teach taught', 'catch caught',
-        'bring brought', 'lose lost', 'build built', 'send sent', 'spend spent', 'lend lent', 'pay paid', 'meet met',
+        'bring brought', 'lose lost', 'build built', 'send sent', 'spend spent', 'pay paid', 'meet met',
         'write wrote written', 'choose chose chosen', 'break broke broken', 'drive drove driven', 'fly flew flown',
-        'grow grew grown', 'throw threw thrown', 'wear wore worn', 'freeze froze frozen', 'steal stole stolen', 'win won',
+        'grow grew grown', 'throw threw thrown', 'wear wore worn', 'freeze froze frozen', 'steal stolen',
         'hide hid hidden', 'eat ate eaten', 'ride rode ridden', 'sing sang sung', 'swim swam swum', 'sleep slept',
-        'drink drank drunk', 'fight fought', 'seek sought', 'forget forgot forgotten', 'speak spoke spoken', 'shoot shot',
-        'draw drew drawn', 'dig dug', 'sink sank sunk', 'bend bent', 'bite bit bitten', 'sew sewed sewn', 'swear swore sworn'
+        'drink drank drunk', 'fight fought', 'seek sought', 'forget forgot forgotten', 'speak spoken',
+        'draw drawn', 'dig dug', 'sink sank sunk', 'bend bent', 'bite bitten', 'sew sewed sewn', 'swear swore sworn'
     ];
     forms text[] := '{}';
 begin
     if content ~ capitals then
         forms := forms || array(
-            select concat_ws(' ', parted, (
+            select distinct concat_ws(' ', parted, (
                 select string_agg(part || after, ' ') from unnest(parts, parts[2:]) as pair (part, after)
                 where after <> '' and cardinality(parts) > 2
             ))
@@ -300,16 +310,16 @@ begin
     end if;
     if content ~ '[A-Za-z0-9][_''\u2019-][A-Za-z0-9]' then
         forms := forms || array(
-            select translate(joined[1], E'_-''\u2019', '')
+            select distinct translate(joined[1], E'_-''\u2019', '')
             from regexp_matches(
                 content, '\m([A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+|[A-Za-z][''\u2019][A-Z][a-z]+|[DLOdlo][''\u2019][a-z]{3,})\M', 'g'
             ) as joined
-            where length(joined[1]) <= longest and joined[1] ~ '[\d_''\u2019]' limit most
+            where length(joined[1]) <= longest and joined[1] ~ '[\d_''\u2019]' and joined[1] ~ '[A-Za-z]' limit most
         );
     end if;
     if content ~* ('\m(?:' || replace(array_to_string(irregular, '|'), ' ', '|') || ')\M') then
         forms := forms || array(
-            select other
+            select distinct other
             from regexp_matches(content, '\m([a-z]{2,10})\M', 'gi') as word
             join unnest(irregular) as several on ' ' || several || ' ' like '% ' || lower(word[1]) || ' %'
             cross join string_to_table(several, ' ') as other
@@ -318,15 +328,17 @@ begin
     end if;
     if content ~ '[äöüÄÖÜ]' then
         forms := forms || array(
-            select replace(replace(replace(translate(word[1], 'ÄÖÜ', 'äöü'), 'ä', 'ae'), 'ö', 'oe'), 'ü', 'ue')
+            select distinct replace(replace(replace(translate(word[1], 'ÄÖÜ', 'äöü'), 'ä', 'ae'), 'ö', 'oe'), 'ü', 'ue')
             from regexp_matches(content, '\m(\w*[äöüÄÖÜ]\w*)\M', 'g') as word
             where length(word[1]) <= longest limit most
         );
     end if;
     if content ~ '[AOUaou]e' then
         forms := forms || array(
-            select regexp_replace(word[1], '([AOUaou])e', '\1', 'g')
-            from regexp_matches(content, '\m([A-Z][a-z]*[aou]e[a-z]+|[AOU]e[a-z]+)\M', 'g') as word
+            select distinct regexp_replace(word[1], '([AOUaou])e', '\1', 'g')
+            from regexp_matches(
+                content, '\m((?:[A-Z][a-z]*[aou]|[AOU])e(?!l(?:s|a|le?)?\M|[ysmtn]\M|st|sday|tooth)[a-z]+)\M', 'g'
+            ) as word
             where length(word[1]) <= longest limit most
         );
     end if;
@@ -336,60 +348,84 @@ $$;
 
 -- The numbers of a text as others write them, for the index alone: 12k is 12000, 20,971,520 is 20971520, 500 ml is 500ml;
 -- what is dialled or copied in groups is one number, and so is one without the zeros before it. A hash is also its
--- beginning, and a sign of money or a share its word.
+-- beginning, and a sign of money or a share beside a number its word. The patterns are those of `workers/one_form.py`.
 create function other_numbers(content text) returns text
 language plpgsql immutable parallel safe as $$
 declare
-    most constant integer := 32;
+    most constant integer := 32;  -- of each kind
     magnitude constant text := '(?:[kKM]|\s?(?:thousand|tausend|Tsd|Mio|[Mm]illion(?:s|en)?|bn|[Bb]illion))';
-    measure constant text := '(?:[kKMGT]?i?B|[mcµ]?l|[kmµ]?g|[kcm]?m|[mnµ]?s|[kMG]?Hz|k?Wh?|[VAC]|min|px|in|ft|lbs?)';
-    forms text[];
+    measure constant text := '(?:°[CF]|[kKMGT]?i?B|[mcµ]?l|[kmµ]?g|[kcm]?m|[mnµ]?s|[kMG]?Hz|k?Wh?|[VAC]|min|px|in|ft|lbs?)';
+    blank constant text := '[ \u00A0\u202F]';
+    grouped constant text := '(?<![\w.,+/-])((?:[0-9]{1,3}(?:(?:,[0-9]{3}){1,4}|(?:\.[0-9]{3}){1,4}|(?:[''_\u2019][0-9]{3}){1,4}))'
+        '|[0-9]{1,2}(?! (?:128|256|512) [GT]B)(?:' || blank || '[0-9]{3}){1,4}|[0-9]{3}(?:' || blank || '[0-9]{3}){0,3}' || blank || '(?:000'
+        '|[0-9]{3}(?= ?(?:[kKMGT]i?B|[mc]?l|k?g|[kcm]?m|EUR|USD|€)(?!\w))))(?:[.,]([0-9]{1,2}))?(?!\w|[.,][0-9])';
+    after constant text := '(?:(?: ?[/-] ?(?!0)|\.|[ )] ?(?!0[0-9]{2,4} [0-9]{5}|(?:19|20)[0-9]{2}(?![0-9]| [0-9])))'
+        '[0-9]{2,}(?![0-9]|:[0-9]))';
+    dialled constant text := '(?<![\w.,:/-])((?:\(?(?:\+|00)[1-9][0-9]{0,2}\)?[ /.-]?(?:\(0\) ?)?\(?[0-9]{1,14}' || after || '*'
+        '|\(?0[1-9][0-9]{0,5}' || after || '+'
+        '|(?:\+?1[-. ])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[-.])[0-9]{3}[-.][0-9]{4}'
+        '|(?!19|20)[0-9]{4}(?: [0-9]{4}){3}|[0-9]+(?:[/.-][0-9]+){2,}))(?!\w|[/.:-][0-9])';
+    forms text[] := '{}';
 begin
-    if content !~ '\d' then
-        return '';
-    end if;
-    forms := array(
-        select plain_number(substring(number[1] from '[\d.,]+'), substring(number[1] from '[[:alpha:]]+'))
-        from regexp_matches(content, '(?<![\w.,])(\d{1,6}(?:[.,]\d{1,3})?' || magnitude || ')\M', 'g') as number limit most
-    ) || array(
-        select translate(regexp_replace(measured[1], ',(\d{3})', '\1'), ', °', '.')
-        from regexp_matches(content, '(?<![\w.,])(\d{1,9}(?:[.,]\d{1,3})? ?°?' || measure || ')\M', 'g') as measured
-        limit most
-    ) || array(
-        select ltrim(number[1], '0') from regexp_matches(content, '\m(0+[1-9]\d{1,18}|00+[1-9])\M', 'g') as number limit most
-    ) || array(
-        select left(hash[1], short)
-        from regexp_matches(content, '\m([0-9a-f]{11,64})\M', 'g') as hash, unnest(array[7, 8, 10]) as short
-        where hash[1] ~ '[a-f]' and hash[1] ~ '\d' limit most
-    ) || array(
-        select sign.meaning
-        from (values ('€', 'EUR euro'), ('$', 'USD dollar'), ('£', 'GBP pound'), ('%', 'percent')) as sign (sign, meaning)
-        where strpos(content, sign.sign) > 0
-    );
-    if content ~ '\d[ ''_\u00A0\u202F\u2019()/.,:-]{1,3}\d|\+\d' then
-        forms := forms || array(
-            select concat_ws('.', regexp_replace(number[1], '\D', '', 'g'), case when number[2]::integer > 0 then number[2] end)
+    if content ~ '[0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-]|[A-Za-z]{2}[0-9]{2} [0-9A-Za-z]{4} ' then
+        forms := array(
+            select distinct joined || ' ' || ltrim(joined, '0')
             from regexp_matches(
                 content,
-                '(?<![\w.,+])(\d{1,3}(?:(?:,\d{3}){1,4}|(?:\.\d{3}){1,4}|(?:['' _\u00A0\u202F\u2019]\d{3}){1,4}))(?:[.,](\d{1,2}))?'
-                    || '(?!\w|[.,]\d)',
+                '\m([A-Za-z]{2}[0-9]{2}(?: (?:[0-9]{4}|[A-Za-z]{4}))(?: [0-9]{4}){2,6}(?: [0-9]{1,3})?'
+                    || '|[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5})\M',
                 'g'
-            ) as number limit most
-        ) || array(
-            select joined_digits(grouped[1])
-            from regexp_matches(
-                content, '(?<![\w.,:/-])([+(]{0,2}\d[\d ()/.-]*\d)(?!\w)', 'g'
-            ) as grouped
-            where length(regexp_replace(grouped[1], '\D', '', 'g')) between 7 and 19
-                and grouped[1] !~ '^(?:19|20)\d\d-\d\d|^\d+(?:\.\d+){3}$'  -- a date, an address of a host
+            ) as account, translate(account[1], ' :-', '') as joined
+            limit most
+        );
+    end if;
+    if content !~ '[0-9]' then
+        return array_to_string(forms, ' ');
+    end if;
+    if content ~ '[0-9] ?[°[:alpha:]]' then
+        forms := forms || array(
+            select distinct plain_number(substring(number[1] from '[0-9.,]+'), substring(number[1] from '[[:alpha:]]+'))
+            from regexp_matches(content, '(?<![\w.,])([0-9]{1,6}(?:[.,][0-9]{1,3})?' || magnitude || ')\M', 'g') as number
             limit most
         ) || array(
-            select translate(grouped[1], ' :-', '')
+            select distinct translate(measured[1], ',' || E'\u00A0\u202F\u2019' || ' °''_', '.')
+            from regexp_matches(content, '(?<![\w.,])([0-9]{1,9}(?:[.,][0-9]{1,3})? ?' || measure || ')\M', 'g') as measured
+            limit most
+        );
+    end if;
+    if content ~ '\m0+[1-9]' then
+        forms := forms || array(
+            select distinct ltrim(number[1], '0')
+            from regexp_matches(content, '\m(0+[1-9][0-9]{1,18}|00+[1-9])\M', 'g') as number limit most
+        );
+    end if;
+    if content ~ '[0-9a-f]{11}' then
+        forms := forms || array(
+            select distinct left(hash[1], short)
+            from regexp_matches(content, '\m([0-9a-f]{11,64})\M', 'g') as hash, unnest(array[7, 8, 10]) as short
+            where hash[1] ~ '[a-f]' and hash[1] ~ '[0-9]' limit most
+        );
+    end if;
+    if content ~ '[€$£%]' then
+        forms := forms || array(
+            select distinct case coalesce(sign[1], sign[2])
+                when '€' then 'EUR euro' when '$' then 'USD dollar' when '£' then 'GBP pound' else 'percent' end
+            from regexp_matches(content, '([€$£]) ?[0-9]|[0-9][ \u00A0\u202F]?([€$£%])(?!\w)', 'g') as sign
+        );
+    end if;
+    if content ~ '[0-9][ ''_\u00A0\u202F\u2019()/.,-]{1,3}[0-9]|\+[0-9]' then
+        forms := forms || array(
+            select distinct concat_ws(
+                '.', translate(number[1], E' ''_.,\u00A0\u202F\u2019', ''), case when number[2]::integer > 0 then number[2] end
+            )
+            from regexp_matches(content, grouped, 'g') as number limit most
+        ) || array(
+            select distinct joined_digits(number[1]) from regexp_matches(content, dialled, 'g') as number limit most
+        ) || array(
+            select distinct translate(measured[1], E' .,''_\u00A0\u202F\u2019°', '')
             from regexp_matches(
-                content,
-                '\m([A-Z]{2}\d\d(?: (?:\d{4}|[A-Z]{4}))(?: \d{4}){2,6}(?: \d{1,3})?|[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5})\M',
-                'g'
-            ) as grouped limit most
+                content, '(?<![\w.,])([0-9]{1,3}(?! (?:128|256|512) [GT]B)(?:[., ''_\u00A0\u202F\u2019][0-9]{3})+ ?' || measure || ')\M', 'g'
+            ) as measured limit most
         );
     end if;
     return array_to_string(forms, ' ');
@@ -409,9 +445,9 @@ declare
         || '|\d\d?(?:st|nd|rd|th)?(?:\s+of)?[\s-]+' || month || '\.?,?[\s-]+' || year || ')';
     -- Months of German, French and Spanish after a day, in the order of the year; those that are read as English are left out.
     months constant text[] := array[
-        'januar|jänner|janvier|enero', 'februar|février|febrero', 'märz|maerz|mars|marzo', 'avril|abril', 'mai|mayo',
-        'juin|juni|junio', 'juillet|juli|julio', 'août|agosto', 'septembre|septiembre', 'oktober|octobre|octubre',
-        'novembre|noviembre', 'dezember|décembre|diciembre'
+        'januar|jänner|janvier|enero', 'februar|février|fevrier|febrero', 'märz|maerz|mars|marzo', 'avril|abril', 'mai|mayo',
+        'juin|juni|junio', 'juillet|juli|julio', 'août|aout|agosto', 'septembre|septiembre', 'oktober|octobre|octubre',
+        'novembre|noviembre', 'dezember|décembre|decembre|diciembre'
     ];
     foreign_date constant text := '\m(\d\d?)(?:\.|er)?\s+(?:de\s+)?(?:%s)(?:\s+del?)?\M';
     head text := left(content, 1000);

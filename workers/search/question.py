@@ -1,4 +1,6 @@
-"""Read what a question asks for beyond its topic (a time, a list, a person); weigh the words it shares. Pure; English.
+"""Read what a question asks for beyond its topic (a time, a list, a person); weigh the words it shares. Pure.
+
+It reads English; of German, French and Spanish the months of dates alone.
 
 A question in other words than the memory that answers it still shares a word with some memory, by chance: "early" with
 who said no early. Such a word says nothing, however rare it is, and the vectors decide. Words are believed as far as
@@ -16,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
-from engramq.workers.one_form import in_one_form
+from engramq.workers.one_form import forms_in
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, Span
 from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.time_words import english_months
@@ -135,8 +137,8 @@ class Question:
 
     @property
     def words(self) -> str:
-        """The text whose words are looked up: what is asked, in the forms of the index, and names pasted beside it."""
-        return " ".join((self._in_one_form[0], *self.pasted))
+        """The text whose words are looked up: what is asked, and names pasted beside it."""
+        return " ".join((self.text, *self.pasted))
 
     @property
     def names_a_date(self) -> bool:
@@ -189,8 +191,7 @@ class Question:
     @cached_property
     def spellings(self) -> str:
         """The dates and numbers of the question in their other spellings; "" where there are none."""
-        spelled = other_spellings(self._read, self._times.dates)
-        return " ".join(filter(None, (spelled, *self._in_one_form[1])))
+        return " ".join(filter(None, (other_spellings(self._read, self._times.dates), *forms_in(self._read))))
 
     def _first_of(self, names: Iterable[str]) -> str | None:
         """Return the first of several names that the question holds, None when it is joined to the next."""
@@ -204,10 +205,6 @@ class Question:
             return first[0]
         between = self._words[first.end() : other.start()].split()
         return None if not between or between[-1] in _JOINING else first[0]
-
-    @cached_property
-    def _in_one_form(self) -> tuple[str, list[str]]:
-        return in_one_form(self.text)
 
     @cached_property
     def _times(self) -> Times:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from engramq.workers.one_form import forms_in
 from engramq.workers.queue.background import Activity
 from engramq.workers.search.question import Question
 from engramq.workers.upkeep.rebuilding import Rebuilding
@@ -146,13 +147,89 @@ def work(scene: Scene) -> Rebuilding:
 )  # fmt: skip
 async def test_whatever_form_is_kept_each_other_form_finds_it(scene: Scene, forms: str) -> None:
     for kept in (several := forms.split("|")):
-        (row,) = scene.world.rows(
-            "select tsvector_to_array(lexemes_of(1, 'english', %s, null, null)) as words, lexeme_prefix(1) as prefix",
-            kept,
-        )
-        words = {word.removeprefix(row["prefix"]) for word in row["words"]}
-        misses = [asked for asked in several if not asked_by(scene, Question(asked).words) <= words]
+        words = kept_words(scene, kept)
+        misses = [asked for asked in several if not finds(scene, asked, words)]
         assert misses == [], (kept, words)
+
+
+NUMBERS = (
+    "(617) 555-0142", "617.555.0142", "+1 617 555 0142", "030 5551213", "030/5551213", "(030) 5551213",
+    "+49 30 5551213",
+    "+49 (0)30 5551213", "0049 30 5551213", "DE89 3704 0044 0532 0130 00", "de89 3704 0044 0532 0130 00",
+    "GB29 NWBK 6016 1331 9268 19", "978-3-16-148410-0", "4111 1111 1111 1111", "3C:52:82:AB:0F:11", "00:11:22:33:44:55",
+    "AA:BB:CC:DD:EE:FF", "1.500 km", "2.000 kg", "1 500 ml", "1'500 kg", "1 024 MB", "20 °F", "12k", "20,971,520",
+    "00417",
+    "#00417", "12 345", "350 000",
+)  # fmt: skip
+CONTEXTS = (
+    "{}", "X ({})", "X ({} 2 pm to 4 pm)", "{} (2 pm to 4 pm)", "{}. 3 doctors", "{} / 0171 5556789", "X {} / Y",
+    "{} 2026",
+    "{} - 3", "on 2026-11-28 {}", "2026 {}", "1. {}", "{}, {}", "{}\n0171 5556789", "X: {}; 14:30",
+)  # fmt: skip
+
+
+@pytest.mark.promise("KN-7", "KN-11")
+@pytest.mark.parametrize("number", NUMBERS)
+async def test_a_number_is_found_as_it_was_kept_whatever_stands_beside_it(scene: Scene, number: str) -> None:
+    own, form = asked_by(scene, number), asked_by(scene, " ".join(forms_in(number)))
+    for context in CONTEXTS:
+        words = kept_words(scene, context.replace("{}", number))
+        assert own <= words, context
+        assert form <= words, context
+
+
+@pytest.mark.promise("KN-7", "KN-11")
+@pytest.mark.parametrize("context", ["{}", "({} (2 pm to 4 pm))", "{}. 3 doctors", "{} / 0171 5556789", "{} 2026"])
+async def test_the_right_number_is_first_among_ten_alike(scene: Scene, context: str) -> None:
+    scene.world.model.down = True
+    kept = [
+        await scene.keep(f"The practice number {practice}: " + context.format(f"(617) 555-01{practice}"))
+        for practice in range(40, 50)
+    ]
+    for place, practice in enumerate(range(40, 50)):
+        for asked in (f"(617) 555-01{practice}", f"617.555.01{practice}", f"+1 617 555 01{practice}"):
+            assert ids(await scene.found(asked))[0] == kept[place], asked
+
+
+@pytest.mark.promise("KN-7", "KN-11")
+@pytest.mark.parametrize(
+    ("kept", "word"),
+    [
+        ("50,000 won a month", "win"), ("the rate in % of sales", "percent"), ("a 64 bit word", "bite"),
+        ("in $HOME of 3 users", "dollar"), ("during Lent", "lend"), ("Manuel signs", "Manul"), ("Michael signs",
+        "Michal"),
+        ("Noel signs", "Nol"), ("Samuel signs", "Samul"), ("Manuela and Michaels", "Manula"), ("Does it", "Dos"),
+        ("101 102 103", "101102103"), ("2022 2023 2024 2025", "2022202320242025"), ("iPhone 15 128 GB", "15128"),
+        ("on 2026-11-28 at 9", "20261128"), ("host 10.20.30.42", "10203042"),
+    ],
+)  # fmt: skip
+async def test_what_only_looks_like_a_form_is_none(scene: Scene, kept: str, word: str) -> None:
+    assert not asked_by(scene, word) & kept_words(scene, kept)
+
+
+@pytest.mark.parametrize(
+    "name", ["Mueller", "Schroeder", "Zuerich", "Juergen", "Koeln", "Guenther", "Schaefer", "Goethe"]
+)
+async def test_a_name_without_dots_is_found_with_them(scene: Scene, name: str) -> None:
+    plain = name.replace("ue", "ü").replace("oe", "ö").replace("ae", "ä")
+    assert asked_by(scene, plain) <= kept_words(scene, name)
+
+
+@pytest.mark.promise("KN-11")
+async def test_no_repeated_form_takes_the_place_of_another(scene: Scene) -> None:
+    assert {"500ml", "750ml"} <= kept_words(scene, "500 ml, " * 40 + "750 ml")
+
+
+def kept_words(scene: Scene, text: str) -> set[str]:
+    (row,) = scene.world.rows(
+        "select tsvector_to_array(lexemes_of(1, 'english', %s, null, null)) as words, lexeme_prefix(1) as prefix", text
+    )
+    return {word.removeprefix(row["prefix"]) for word in row["words"]}
+
+
+def finds(scene: Scene, asked: str, words: set[str]) -> bool:
+    """Say whether a memory has all words of a question, or those of one of its forms."""
+    return any(asked_by(scene, form) <= words for form in (asked, *forms_in(asked)))
 
 
 @pytest.mark.promise("KN-7", "KN-11")
@@ -167,10 +244,7 @@ async def test_whatever_form_is_kept_each_other_form_finds_it(scene: Scene, form
     ],
 )  # fmt: skip
 async def test_what_is_kept_is_found_by_what_others_call_it(scene: Scene, kept: str, asked: str) -> None:
-    (row,) = scene.world.rows(
-        "select tsvector_to_array(lexemes_of(1, 'english', %s, null, null)) as words, lexeme_prefix(1) as prefix", kept
-    )
-    assert asked_by(scene, asked) <= {word.removeprefix(row["prefix"]) for word in row["words"]}
+    assert finds(scene, asked, kept_words(scene, kept))
 
 
 @pytest.mark.parametrize(
@@ -181,4 +255,11 @@ async def test_what_is_kept_is_found_by_what_others_call_it(scene: Scene, kept: 
     ],
 )  # fmt: skip
 def test_what_is_no_number_in_groups_is_asked_for_as_it_is(asked: str) -> None:
-    assert Question(asked).words == asked
+    assert forms_in(asked) == []
+
+
+@pytest.mark.parametrize("asked", ["(617) 555-0142", "500 ml", "20,971,520", "00417"])
+def test_a_question_keeps_its_own_words_beside_a_form(asked: str) -> None:
+    question = Question(asked)
+    assert question.words == asked
+    assert question.spellings.split() == forms_in(asked)
