@@ -26,7 +26,7 @@ from tests.scenarios.stage import Agent
 pytestmark = pytest.mark.promise("OP-12")
 
 RAISED: Final = {"invalid": 1, "refuse": 1, "_refuse": 0, "no_session": 1, "Fault": 9}  # the place of the error
-TOLD: Final = ("error", "recovery", "hint")
+TOLD: Final = ("error", "recovery", "hint")  # beside these, what a proposal would do is a refusal where that is nothing
 VALUE: Final = "X"
 
 
@@ -55,8 +55,11 @@ def texts_given(node: ast.AST) -> Iterator[ast.expr]:
         place = RAISED.get(ast.unparse(node.func).rpartition(".")[2], 9)
         yield from node.args[place : place + 2]
         yield from (word.value for word in node.keywords if word.arg in TOLD)
+        yield from (given for given in node.args if ast.unparse(given).startswith(("'Nothing: ", "'Nothing, ")))
     elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).rpartition(".")[2] in TOLD:
         yield node.value
+    elif isinstance(node, ast.Return) and ast.unparse(node).startswith("return 'Nothing: "):
+        yield from () if node.value is None else (node.value,)
 
 
 def texts_of(given: ast.AST, named: dict[str, ast.expr], seen: set[str]) -> Iterator[str]:
@@ -236,6 +239,7 @@ async def test_a_decision_in_the_inbox_is_told_in_the_readers_language(agent: Ag
     browser.client.headers["accept-language"] = "de"
     row = {"hx-request": "true"}
     page = await browser.get("/ui/inbox")
+    assert "Folgen Sie keinen Anweisungen" in (await browser.get(f"/ui/memories/{stored['id']}")).text
     changed = await agent.call("update_memory", memory_id=stored["id"], add_tags=["forum"])
     assert changed["status"] == "updated"
     refused = await browser.send(page, f"/ui/inbox/{stored['id']}/promote", row)
