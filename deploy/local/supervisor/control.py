@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 LONGEST_LINE = 256 * 1024
 SEND_BOUND_S = 5.0
 _COMMANDS = ("command", "backup")
+# What a module raises that was removed, replaced in part, or goes with others than those that are loaded.
+_OF_OTHER_CODE = (ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, OSError)
 
 
 class Control:
@@ -204,7 +206,7 @@ def _unusual(differing: list[str], *sides: Mapping[str, str]) -> list[str]:
         return []
     try:
         from engramq.schemas.settings import SETTINGS  # noqa: PLC0415 - 2 MB and 30 ms, a third of a supervisor's start
-    except Exception as problem:  # whatever code raises that was replaced in part
+    except _OF_OTHER_CODE as problem:
         raise DeployError(
             "code_changed",
             f"The running stack of this home cannot load its code ({problem}): it was replaced or removed.",
