@@ -26,6 +26,7 @@ from engramq.deploy.local.home import DeployError, Home, replace_whole
 logger = logging.getLogger(__name__)
 
 PROBE_BOUND_S = 2.0
+VERSION_BOUND_S = 10.0  # for a program to say its version
 DAMAGED = "appendonlydir.damaged"  # where a file lies that could not be loaded
 # What the server says of a file that it cannot load, at the level of warnings; and what it says of a tail that is cut
 # off, which it loads, or of a file that it cannot even open.
@@ -237,12 +238,12 @@ def _can_run(binary: str) -> bool:
 
     It is run without a launcher, which takes ten times as long, while everything else of a start waits.
     """
+    command = [binary, "--version"]
     try:
         return (
-            subprocess.run([binary, "--version"], env={}, capture_output=True, timeout=10.0, check=False).returncode
-            == 0
+            subprocess.run(command, env={}, capture_output=True, timeout=VERSION_BOUND_S, check=False).returncode == 0
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return False
 
 
