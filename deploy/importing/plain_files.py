@@ -16,6 +16,7 @@ from typing import IO, Any, Final, Self
 from urllib.parse import quote
 
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE
+from engramq.deploy.local.named_sql import read_statements
 from engramq.schemas.packed_lines import UnusableFile
 
 FILE_BYTES: Final = 4 * 1024**3  # of a transcript, also of what a packed one unpacks to; the largest known has .3 GB
@@ -27,8 +28,7 @@ _ROWS: Final = 2_000_000  # of one query
 SQLITE: Final = b"SQLite format 3\0"
 _BESIDE: Final = ("-wal", "-shm", "-journal")  # files that SQLite opens with a database
 _TOO_LONG: Final = "The file is longer than {} bytes, and is not read."
-_PARTS: Final = re.split(r"^-- name: (\w+)$", Path(__file__).with_name("databases.sql").read_text("utf-8"), flags=re.M)
-_QUERIES: Final = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
+_QUERIES: Final = read_statements(Path(__file__).with_name("databases.sql"))
 _TABLE: Final = re.compile(r"\b(?:from|join)\s+(\w+)")
 
 

