@@ -189,21 +189,24 @@ def replace_whole(
 ) -> None:
     """Write a file of this user alone: a full disk or, `synced`, a power cut leaves the former one. Raises OSError.
 
-    `mode` and `owner`: of a file that is not this user's alone.
+    `mode` and `owner`: of a file that is not this user's alone. Raises UnicodeEncodeError before anything is made.
     """
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    encoded = text.encode()
+    fresh = path.with_name(
+        f".{path.name}.{os.urandom(8).hex()}"
+    )  # of this call: another thread may write the file, too
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # follows no link that lies there
     try:
-        fresh.unlink(missing_ok=True)  # of a process that was killed, or a link that somebody else has put there
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
-            file.write(text.encode())
+            file.write(encoded)
             file.flush()
             if synced:
                 os.fsync(file.fileno())
         fresh.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise

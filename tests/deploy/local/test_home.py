@@ -3,18 +3,21 @@
 import os
 import shutil
 import stat
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.home import DeployError, Home, private_folder
+from engramq.deploy.local.home import DeployError, Home, private_folder, replace_whole
 from engramq.deploy.local.settings import EMBEDDER, EMBEDDER_URL, kept_embedder, with_embedder
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.schemas import vocabulary
 from engramq.schemas.embedder_choice import KeptEmbedder, text_of
 from engramq.schemas.settings import SETTINGS
-from tests.deploy.helpers import OTHER, USER, needs_root
+from tests.deploy.helpers import BOUND_S, OTHER, USER, needs_root
 
 
 def test_folders_are_closed_to_others(tmp_path: Path) -> None:
@@ -52,6 +55,44 @@ def test_a_folder_that_is_a_link_or_a_file_is_refused(tmp_path: Path) -> None:
     for name in ("link", "file"):
         with pytest.raises(DeployError, match=name):
             private_folder(tmp_path / name)
+
+
+def test_a_text_that_cannot_be_written_leaves_the_former_file_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    replace_whole(file, "former")
+    with pytest.raises(UnicodeEncodeError):
+        replace_whole(file, "\ud800")
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("notes", "former")]
+
+
+def test_threads_that_replace_one_file_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "notes"
+    together = Barrier(4, timeout=BOUND_S)
+    change_mode = os.fchmod
+
+    def await_others(descriptor: int, mode: int) -> None:
+        together.wait()
+        change_mode(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", await_others)
+    texts = [str(number) * 9 for number in range(4)]
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(partial(replace_whole, file), texts))
+    assert file.read_text() in texts
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_nothing_is_written_through_a_link_that_somebody_has_planted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, file = tmp_path / "elsewhere", tmp_path / "notes"
+    elsewhere.write_text("somebody's")
+    monkeypatch.setattr(os, "urandom", bytes)
+    planted = tmp_path / f".notes.{bytes(8).hex()}"
+    planted.symlink_to(elsewhere)
+    with pytest.raises(FileExistsError):
+        replace_whole(file, "ours")
+    assert (elsewhere.read_text(), file.exists()) == ("somebody's", False)
 
 
 def test_a_folder_that_others_could_enter_is_closed(tmp_path: Path) -> None:
