@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import postgres, redis
@@ -198,7 +197,6 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         _program(
             *(home, WORKER, with_database, "worker", "--all", "--embedder-file", str(home.embedder)),
             *(["--ends-refused"] if owns else []),
-            after=(),
             uses=(POSTGRES, REDIS),
             # Where another database is away, callers are to hear so from the worker, and not to wait for it.
             says_ready=owns,
@@ -303,13 +301,16 @@ def _program(
     environment: Mapping[str, str],
     *arguments: str,
     before: Callable[[], None] = lambda: None,
-    says_ready: bool = False,
+    after: tuple[str, ...] = (),
+    uses: tuple[str, ...] = (),
     sockets: tuple[Path, ...] = (),
-    **about: Any,
+    tend: Callable[[], str] | None = None,
+    is_ready: Callable[[], bool] | None = None,
+    says_ready: bool = False,
 ) -> SupervisedService:
     """A process of ours, which says again and again that its event loop turns. `before` runs before each start.
 
-    Where it `says_ready` it is ready once it does. `about`: what else is said of the service.
+    Where it `says_ready` it is ready once it does.
     """
     alive = home.run / f"{name}.alive"
     heartbeat = silence.Heartbeat(alive)
@@ -323,10 +324,13 @@ def _program(
     return SupervisedService(
         name,
         _command({**asked, **heartbeat.variables()}, *arguments),
+        after=after,
+        uses=uses,
         prepare=prepare,
         sockets=(*sockets, alive),
+        tend=tend,
         answers=heartbeat.was_heard,
-        **about | ({"is_ready": heartbeat.said_ready} if says_ready else {}),
+        is_ready=heartbeat.said_ready if says_ready else is_ready,
     )
 
 
