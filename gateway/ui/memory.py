@@ -409,7 +409,7 @@ async def carry_out(page: PageRequest) -> Body | Response:
 
 
 async def _read_as_of(page: PageRequest, memory_id: str, as_of: str) -> tuple[Body, Body | None]:
-    """Return a memory as `read` does, of now where the time is refused, and that refusal."""
+    """Return a memory as `read_memory` does, of now where the time is refused, and that refusal."""
     found, refusal = await unless_refused(editing.read_memory(page, memory_id, as_of), {})
     return found or await editing.read_memory(page, memory_id), refusal
 

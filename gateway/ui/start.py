@@ -1,7 +1,6 @@
 """Show the start page: what is new to the visitor, what waits for them, and what searches show most."""
 
 import asyncio
-from functools import partial
 from typing import Final
 
 from starlette.responses import Response
@@ -64,15 +63,23 @@ async def _pairs(page: PageRequest) -> Body:
         return {"pairs": [], "next_cursor": None}  # without a model nothing is compared
 
 
+async def refresh_health(page: PageRequest) -> Response:
+    """Show how the installation is in a line, which is asked for every few seconds."""
+    return await _show_health(page, "health_line.html")
+
+
+async def show_system(page: PageRequest) -> Response:
+    """Show how the installation is; the counts come later, since they take longer."""
+    return await _show_health(page, "system.html")
+
+
+async def refresh_system(page: PageRequest) -> Response:
+    """Show the part of that page that is asked for every two seconds."""
+    return await _show_health(page, "system_live.html")
+
+
 async def _show_health(page: PageRequest, template: str) -> Response:
     return page.render(template, overview=await page.site.look(), said=STATUS_TEXTS)
-
-
-# The line that is asked for every few seconds; the page of how the installation is, whose counts come later, since they
-# take longer; and its part that is asked for every two seconds.
-refresh_health: Final = partial(_show_health, template="health_line.html")
-show_system: Final = partial(_show_health, template="system.html")
-refresh_system: Final = partial(_show_health, template="system_live.html")
 
 
 async def show_counts(page: PageRequest) -> Response:

@@ -76,10 +76,9 @@ def unspoken(line: Mapping[str, Any]) -> str:
     """Return whose a line is that only looks like a turn."""
     if line.get("isSidechain"):
         return turns.SUBAGENT
-    is_summary = turns.text_in(turns.member(line, "message").get("content")).startswith(
-        _GOES_ON
-    )  # older versions do not mark it
-    return turns.SUMMARY if line.get("isCompactSummary") or is_summary else ""
+    said = turns.text_in(turns.member(line, "message").get("content"))
+    is_summary = line.get("isCompactSummary") or said.startswith(_GOES_ON)  # older versions do not mark it
+    return turns.SUMMARY if is_summary else ""
 
 
 class _Queued(NamedTuple):
