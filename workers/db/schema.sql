@@ -253,7 +253,8 @@ declare
     two text;
 begin
     if length(digits) not between 7 and 19
-        or written ~ '^(?:[0-9]{1,2}[./-][0-9]{1,2}[./-](?:[0-9]{2}){1,2}(?![0-9])|[0-9]{4}[./-][0-9]{1,2}(?![0-9])|[0-9]+(?:\.[0-9]+){3})'
+        or written ~ ('^(?:[0-9]{1,2}[./-][0-9]{1,2}[./-](?:[0-9]{2}){1,2}(?![0-9])|[0-9]{4}[./-][0-9]{1,2}(?![0-9])'
+            || '|[0-9]+(?:\.[0-9]+){3})')
     then
         return null;
     elsif left(ltrim(written, '('), 1) = '+' or left(ltrim(written, '('), 2) = '00' then
@@ -282,8 +283,8 @@ declare
     capitals constant text := '[a-z][A-Z]|[A-Z]{2}[a-z]{2}';
     irregular constant text[] := array[
         'child children', 'mouse mice', 'wolf wolves', 'knife knives', 'shelf shelves', 'half halves', 'wife wives',
-        'thief thieves', 'ox oxen', 'loaf loaves', 'calf calves', 'scarf scarves', 'man men', 'woman women', 'person people', 'foot feet',
-        'tooth teeth', 'goose geese', 'index indices', 'matrix matrices', 'vertex vertices', 'appendix appendices',
+        'thief thieves', 'ox oxen', 'loaf loaves', 'calf calves', 'scarf scarves', 'man men', 'woman women',
+        'person people', 'foot feet', 'tooth teeth', 'goose geese', 'index indices', 'matrix matrices', 'vertex vertices', 'appendix appendices',
         'criterion criteria', 'analysis analyses', 'crisis crises', 'buy bought', 'sell sold', 'teach taught', 'catch caught',
         'bring brought', 'lose lost', 'build built', 'send sent', 'spend spent', 'pay paid', 'meet met',
         'write wrote written', 'choose chose chosen', 'break broke broken', 'drive drove driven', 'fly flew flown',
@@ -292,6 +293,7 @@ declare
         'drink drank drunk', 'fight fought', 'seek sought', 'forget forgot forgotten', 'speak spoken',
         'draw drawn', 'dig dug', 'sink sank sunk', 'bend bent', 'bite bitten', 'sew sewed sewn', 'swear swore sworn'
     ];
+    small constant text := lower(content);
     forms text[] := '{}';
 begin
     if content ~ capitals then
@@ -314,10 +316,11 @@ begin
             from regexp_matches(
                 content, '\m([A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+|[A-Za-z][''\u2019][A-Z][a-z]+|[DLOdlo][''\u2019][a-z]{3,})\M', 'g'
             ) as joined
-            where length(joined[1]) <= longest and joined[1] ~ '[\d_''\u2019]' and joined[1] ~ '[A-Za-z]' limit most
+            where length(joined[1]) <= longest and lower(joined[1]) <> upper(joined[1])
+                and translate(joined[1], E'0123456789_''\u2019', '') <> joined[1] limit most
         );
     end if;
-    if content ~* ('\m(?:' || replace(array_to_string(irregular, '|'), ' ', '|') || ')\M') then
+    if small ~ ('\m(?:' || replace(array_to_string(irregular, '|'), ' ', '|') || ')\M') then
         forms := forms || array(
             select distinct other
             from regexp_matches(content, '\m([a-z]{2,10})\M', 'gi') as word
@@ -326,14 +329,14 @@ begin
             where other <> lower(word[1]) limit most
         );
     end if;
-    if content ~ '[äöüÄÖÜ]' then
+    if translate(content, 'äöüÄÖÜ', '') <> content then
         forms := forms || array(
             select distinct replace(replace(replace(translate(word[1], 'ÄÖÜ', 'äöü'), 'ä', 'ae'), 'ö', 'oe'), 'ü', 'ue')
             from regexp_matches(content, '\m(\w*[äöüÄÖÜ]\w*)\M', 'g') as word
             where length(word[1]) <= longest limit most
         );
     end if;
-    if content ~ '[AOUaou]e' then
+    if strpos(small, 'ae') > 0 or strpos(small, 'oe') > 0 or strpos(small, 'ue') > 0 then
         forms := forms || array(
             select distinct regexp_replace(word[1], '([AOUaou])e', '\1', 'g')
             from regexp_matches(
@@ -349,6 +352,7 @@ $$;
 -- The numbers of a text as others write them, for the index alone: 12k is 12000, 20,971,520 is 20971520, 500 ml is 500ml;
 -- what is dialled or copied in groups is one number, and so is one without the zeros before it. A hash is also its
 -- beginning, and a sign of money or a share beside a number its word. The patterns are those of `workers/one_form.py`.
+-- PostgreSQL keeps 32 patterns compiled and one compiles for up to a millisecond, so what no pattern needs has none.
 create function other_numbers(content text) returns text
 language plpgsql immutable parallel safe as $$
 declare
@@ -356,15 +360,16 @@ declare
     magnitude constant text := '(?:[kKM]|\s?(?:thousand|tausend|Tsd|Mio|[Mm]illion(?:s|en)?|bn|[Bb]illion))';
     measure constant text := '(?:°[CF]|[kKMGT]?i?B|[mcµ]?l|[kmµ]?g|[kcm]?m|[mnµ]?s|[kMG]?Hz|k?Wh?|[VAC]|min|px|in|ft|lbs?)';
     blank constant text := '[ \u00A0\u202F]';
-    grouped constant text := '(?<![\w.,+/-])((?:[0-9]{1,3}(?:(?:,[0-9]{3}){1,4}|(?:\.[0-9]{3}){1,4}|(?:[''_\u2019][0-9]{3}){1,4}))'
-        '|[0-9]{1,2}(?! (?:128|256|512) [GT]B)(?:' || blank || '[0-9]{3}){1,4}|[0-9]{3}(?:' || blank || '[0-9]{3}){0,3}' || blank || '(?:000'
-        '|[0-9]{3}(?= ?(?:[kKMGT]i?B|[mc]?l|k?g|[kcm]?m|EUR|USD|€)(?!\w))))(?:[.,]([0-9]{1,2}))?(?!\w|[.,][0-9])';
+    grouped constant text := '(?<![\w.,+/-])(?:(?:[0-9]{1,3}(?:(?:,[0-9]{3}){1,4}|(?:\.[0-9]{3}){1,4}|(?:[''_\u2019][0-9]{3}){1,4}))'
+        '|[0-9]{1,2}(?! (?:128|256|512) [GT]B)(?:' || blank || '[0-9]{3}){1,4}'
+        '|[0-9]{3}(?:' || blank || '[0-9]{3}){0,3}' || blank || '(?:000'
+        '|[0-9]{3}(?= ?(?:[kKMGT]i?B|[mc]?l|k?g|[kcm]?m|EUR|USD|€)(?!\w))))(?:[.,][0-9]{1,2})?(?!\w|[.,][0-9])';
     after constant text := '(?:(?: ?[/-] ?(?!0)|\.|[ )] ?(?!0[0-9]{2,4} [0-9]{5}|(?:19|20)[0-9]{2}(?![0-9]| [0-9])))'
         '[0-9]{2,}(?![0-9]|:[0-9]))';
-    dialled constant text := '(?<![\w.,:/-])((?:\(?(?:\+|00)[1-9][0-9]{0,2}\)?[ /.-]?(?:\(0\) ?)?\(?[0-9]{1,14}' || after || '*'
+    dialled constant text := '(?<![\w.,:/-])(?:\(?(?:\+|00)[1-9][0-9]{0,2}\)?[ /.-]?(?:\(0\) ?)?\(?[0-9]{1,14}' || after || '*'
         '|\(?0[1-9][0-9]{0,5}' || after || '+'
         '|(?:\+?1[-. ])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[-.])[0-9]{3}[-.][0-9]{4}'
-        '|(?!19|20)[0-9]{4}(?: [0-9]{4}){3}|[0-9]+(?:[/.-][0-9]+){2,}))(?!\w|[/.:-][0-9])';
+        '|(?!19|20)[0-9]{4}(?: [0-9]{4}){3}|[0-9]+(?:[/.-][0-9]+){2,})(?!\w|[/.:-][0-9])';
     forms text[] := '{}';
 begin
     if content ~ '[0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-]|[A-Za-z]{2}[0-9]{2} [0-9A-Za-z]{4} ' then
@@ -372,59 +377,66 @@ begin
             select distinct joined || ' ' || ltrim(joined, '0')
             from regexp_matches(
                 content,
-                '\m([A-Za-z]{2}[0-9]{2}(?: (?:[0-9]{4}|[A-Za-z]{4}))(?: [0-9]{4}){2,6}(?: [0-9]{1,3})?'
+                '\m(?:[A-Za-z]{2}[0-9]{2}(?: (?:[0-9]{4}|[A-Za-z]{4}))(?: [0-9]{4}){2,6}(?: [0-9]{1,3})?'
                     || '|[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5})\M',
                 'g'
             ) as account, translate(account[1], ' :-', '') as joined
             limit most
         );
     end if;
-    if content !~ '[0-9]' then
+    if translate(content, '0123456789', '') = content then
         return array_to_string(forms, ' ');
     end if;
     if content ~ '[0-9] ?[°[:alpha:]]' then
         forms := forms || array(
             select distinct plain_number(substring(number[1] from '[0-9.,]+'), substring(number[1] from '[[:alpha:]]+'))
-            from regexp_matches(content, '(?<![\w.,])([0-9]{1,6}(?:[.,][0-9]{1,3})?' || magnitude || ')\M', 'g') as number
+            from regexp_matches(content, '(?<![\w.,])[0-9]{1,6}(?:[.,][0-9]{1,3})?' || magnitude || '\M', 'g') as number
             limit most
         ) || array(
             select distinct translate(measured[1], ',' || E'\u00A0\u202F\u2019' || ' °''_', '.')
-            from regexp_matches(content, '(?<![\w.,])([0-9]{1,9}(?:[.,][0-9]{1,3})? ?' || measure || ')\M', 'g') as measured
+            from regexp_matches(content, '(?<![\w.,])[0-9]{1,9}(?:[.,][0-9]{1,3})? ?' || measure || '\M', 'g') as measured
             limit most
         );
     end if;
-    if content ~ '\m0+[1-9]' then
+    if strpos(content, '0') > 0 then
         forms := forms || array(
             select distinct ltrim(number[1], '0')
-            from regexp_matches(content, '\m(0+[1-9][0-9]{1,18}|00+[1-9])\M', 'g') as number limit most
+            from regexp_matches(content, '\m(?:0+[1-9][0-9]{1,18}|00+[1-9])\M', 'g') as number limit most
         );
     end if;
-    if content ~ '[0-9a-f]{11}' then
+    if length(content) > 10 then
         forms := forms || array(
             select distinct left(hash[1], short)
-            from regexp_matches(content, '\m([0-9a-f]{11,64})\M', 'g') as hash, unnest(array[7, 8, 10]) as short
+            from regexp_matches(content, '\m[0-9a-f]{11,64}\M', 'g') as hash, unnest(array[7, 8, 10]) as short
             where hash[1] ~ '[a-f]' and hash[1] ~ '[0-9]' limit most
         );
     end if;
-    if content ~ '[€$£%]' then
+    if translate(content, '€$£%', '') <> content then
         forms := forms || array(
-            select distinct case coalesce(sign[1], sign[2])
+            select distinct case translate(beside[1], E'0123456789 \u00A0\u202F', '')
                 when '€' then 'EUR euro' when '$' then 'USD dollar' when '£' then 'GBP pound' else 'percent' end
-            from regexp_matches(content, '([€$£]) ?[0-9]|[0-9][ \u00A0\u202F]?([€$£%])(?!\w)', 'g') as sign
+            from regexp_matches(content, '[€$£] ?[0-9]|[0-9][ \u00A0\u202F]?[€$£%](?!\w)', 'g') as beside
         );
     end if;
     if content ~ '[0-9][ ''_\u00A0\u202F\u2019()/.,-]{1,3}[0-9]|\+[0-9]' then
         forms := forms || array(
             select distinct concat_ws(
-                '.', translate(number[1], E' ''_.,\u00A0\u202F\u2019', ''), case when number[2]::integer > 0 then number[2] end
+                '.', translate(left(number[1], length(number[1]) - length(fraction)), E' ''_.,\u00A0\u202F\u2019', ''),
+                case when translate(fraction, '.,0', '') <> '' then substr(fraction, 2) end
             )
-            from regexp_matches(content, grouped, 'g') as number limit most
+            from regexp_matches(content, grouped, 'g') as number, coalesce(
+                case when left(right(number[1], 3), 1) in ('.', ',') then right(number[1], 3) end,
+                case when left(right(number[1], 2), 1) in ('.', ',') then right(number[1], 2) end, ''
+            ) as fraction
+            limit most
         ) || array(
             select distinct joined_digits(number[1]) from regexp_matches(content, dialled, 'g') as number limit most
         ) || array(
             select distinct translate(measured[1], E' .,''_\u00A0\u202F\u2019°', '')
             from regexp_matches(
-                content, '(?<![\w.,])([0-9]{1,3}(?! (?:128|256|512) [GT]B)(?:[., ''_\u00A0\u202F\u2019][0-9]{3})+ ?' || measure || ')\M', 'g'
+                content,
+                '(?<![\w.,])[0-9]{1,3}(?! (?:128|256|512) [GT]B)(?:[., ''_\u00A0\u202F\u2019][0-9]{3})+ ?' || measure || '\M',
+                'g'
             ) as measured limit most
         );
     end if;

@@ -251,10 +251,12 @@ async def test_what_is_kept_is_found_by_what_others_call_it(scene: Scene, kept: 
     "asked",
     [
         "the code of 2026-03-05", "host 10.20.30.42", "tickets 4417 4418 4419", "3 in stock", "v2.3.0", "09:30-10:30",
-        "in 2024/2025",
+        "in 2024/2025", "rooms 101 102 103", "2022 2023 2024 2025",
+        "\u0663\u0664\u0665\u0666 \u0663\u0664\u0665 ml",
     ],
 )  # fmt: skip
 def test_what_is_no_number_in_groups_is_asked_for_as_it_is(asked: str) -> None:
+    assert Question(asked).words == asked
     assert forms_in(asked) == []
 
 
