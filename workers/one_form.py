@@ -51,17 +51,8 @@ _ABROAD: Final = re.compile(r"\(?(?:\+|00)[1-9]")
 _CODES: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|[0-9]{3}")
 
 
-def in_one_form(text: str) -> str:
-    """Return a text with its numbers as the index has them."""
-    return _rewrite(text)[0]
-
-
 def forms_in(text: str) -> list[str]:
     """Return the forms that the index has of the numbers in a text, each once."""
-    return list(dict.fromkeys(_rewrite(text)[1]))
-
-
-def _rewrite(text: str) -> tuple[str, list[str]]:
     forms: list[str] = []
     for pattern, write in _WRITERS:
 
@@ -72,7 +63,7 @@ def _rewrite(text: str) -> tuple[str, list[str]]:
             return form
 
         text = pattern.sub(rewrite, text)
-    return text, forms
+    return list(dict.fromkeys(forms))
 
 
 def _write_joined(found: re.Match[str]) -> str:
