@@ -68,7 +68,7 @@ from engramq.workers.runner import CommandHandler, CommandRunner, Services
 from engramq.workers.search import handlers as search
 from engramq.workers.search import survey
 from engramq.workers.search.copies import Copies
-from engramq.workers.search.handlers import Usage
+from engramq.workers.search.handlers import UsageCounts
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.handlers import Classifier
@@ -141,7 +141,7 @@ def build_services(
         BulkLoads(sizes),
         Exporting(),
         ProcessQuotas(settings, whole),
-        Usage(whole, activity, stopping=stopping),
+        UsageCounts(whole, activity, stopping=stopping),
         CoRetrievals(whole, rules, activity, stopping=stopping),
         similarity.SimilarityLinker(
             store=whole,

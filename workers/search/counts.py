@@ -48,7 +48,7 @@ COUNT_S: Final = 1.0  # of a reply, which is of use without its count: 100,000 m
 FEW: Final = 3  # words that name something
 
 
-class _TooLong(Exception):
+class _OutOfTime(Exception):
     """Raised by a count: the time for it is over."""
 
 
@@ -130,11 +130,11 @@ async def count_named(context: Context, topic: str, filters: Filters, found: Col
                 zone=str(context.settings.timezone),
             )
         except StatementTimeout:
-            raise _TooLong from None
+            raise _OutOfTime from None
 
     try:
         rows = await context.store.read(context.envelope.namespace, count)
-    except _TooLong:
+    except _OutOfTime:
         return None
     by_month, by_thread = Counter[str](), Counter[str]()
     for row in rows:

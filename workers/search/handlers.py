@@ -49,7 +49,7 @@ SEARCH_S: Final = 4.0
 NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
 
 
-class Usage:
+class UsageCounts:
     """Counts which memories were found; one per process."""
 
     def __init__(self, store: Store, activity: Activity, *, stopping: asyncio.Event | None = None) -> None:
@@ -217,7 +217,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
             await refresh()
         if counting:
             await asyncio.gather(
-                context.services[Usage].note(context.envelope.namespace, [memory.id for memory in counting]),
+                context.services[UsageCounts].note(context.envelope.namespace, [memory.id for memory in counting]),
                 # Memories that held at another time make no pair of use now.
                 *([context.services[CoRetrievals].note(counting, use)] if command.as_of is UNSET else ()),
             )

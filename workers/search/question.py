@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
 from engramq.workers.one_form import forms_in
-from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, Span
+from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, DaySpan
 from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.time_words import english_months
 from engramq.workers.search.times import Times, read_times
@@ -156,12 +156,12 @@ class Question:
         return is_time and all(word in _OF_TIME_ALONE for word in words)
 
     @cached_property
-    def days(self) -> tuple[Span, ...]:
+    def days(self) -> tuple[DaySpan, ...]:
         """The days that a question asks for which is only of a time; none of others."""
         if not self.is_only_of_time:
             return ()
         today = None if self.asked_at is None else self.asked_at.date()
-        spans = self._times.spans or (Span(EVER, NEVER),)
+        spans = self._times.spans or (DaySpan(EVER, NEVER),)
         return (
             spans if today is None else tuple(each for span in spans for each in span.around(today, self._times.tense))
         )

@@ -222,14 +222,14 @@ def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], 
     return Surroundings(hours=nearby.hours, uses=uses, links=links, linked=linked)
 
 
-class _Reply(NamedTuple):
+class _FollowingReply(NamedTuple):
     hit: str
     id: str
     speaker: str | None
     content: str
 
 
-_replies: Final = msgspec.json.Decoder(list[_Reply])
+_replies: Final = msgspec.json.Decoder(list[_FollowingReply])
 
 
 async def add_replies(ask: Ask, memories: Sequence[Memory], question: str, filters: Filters) -> None:

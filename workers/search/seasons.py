@@ -8,7 +8,7 @@ import re
 from datetime import date
 from typing import Final
 
-from engramq.workers.search.spans import DAY, Span, Spans, Tense, by_tense, days_of, month_after, months_of
+from engramq.workers.search.spans import DAY, DaySpan, DaySpans, Tense, by_tense, days_of, month_after, months_of
 from engramq.workers.search.time_words import GOES_ON, NO_NOUN, Match, read_count
 
 SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first month of each
@@ -26,7 +26,7 @@ _OURS: Final = re.compile(r"\b(?:I|we)\b", re.IGNORECASE)
 _COUNTED_MOST: Final = 100  # years back
 
 
-def read_season(match: Match) -> Spans:
+def read_season(match: Match) -> DaySpans:
     """Read last summer, winter 2025, in autumn, late in the fall."""
     name, which, year = match["season"].lower(), match["which"].lower(), match.year
     if year is not None:
@@ -63,7 +63,7 @@ def _is_time(match: Match, name: str) -> bool:
     )
 
 
-def read_seasons_ago(match: Match) -> Spans:
+def read_seasons_ago(match: Match) -> DaySpans:
     """Read "two winters ago"."""
     least, most = read_count(match)
     if most > _COUNTED_MOST:
@@ -72,7 +72,7 @@ def read_seasons_ago(match: Match) -> Spans:
     return tuple(_season_from(month_after(first, 12 * (1 - ago))) for ago in range(max(1, least), most + 1))
 
 
-def read_holiday(match: Match) -> Spans:
+def read_holiday(match: Match) -> DaySpans:
     """Read Christmas, New Year's Eve 2025, last Halloween; a Christmas party is none."""
     name, which = re.sub(r"\s+", " ", match["holiday"].lower().replace("\u2019", "'")), match["which"].lower()
     if match.year is None and not NO_NOUN.match(match.after):
@@ -83,7 +83,7 @@ def read_holiday(match: Match) -> Spans:
     return found if which not in tenses else found[0].around(match.asked_on, tenses[which])
 
 
-def _season_of(name: str, year: int | None) -> Spans:
+def _season_of(name: str, year: int | None) -> DaySpans:
     """Return a season of a year or of every; a winter of a year is the one that ends in it and the one that begins."""
     month = SEASONS[name]
     if month < 12:
@@ -91,7 +91,7 @@ def _season_of(name: str, year: int | None) -> Spans:
     return (*months_of(year, 1, 2), *months_of(year, month, 3 if year else 1))
 
 
-def _season_beside(name: str, today: date, which: str) -> Span:
+def _season_beside(name: str, today: date, which: str) -> DaySpan:
     """Return the last season of a name, the next, or the one of this year."""
     all_years = [_season_from(date(today.year + add, SEASONS[name], 1)) for add in (-2, -1, 0, 1)]
     if which in {"last", "past", "previous"}:
@@ -101,5 +101,5 @@ def _season_beside(name: str, today: date, which: str) -> Span:
     return next((span for span in all_years if span.holds(today)), all_years[2])
 
 
-def _season_from(first: date) -> Span:
-    return Span(first, month_after(first, 3) - DAY)
+def _season_from(first: date) -> DaySpan:
+    return DaySpan(first, month_after(first, 3) - DAY)

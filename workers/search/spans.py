@@ -1,4 +1,4 @@
-"""Spans of whole days: of one year or of every. Pure."""
+"""DaySpans of whole days: of one year or of every. Pure."""
 
 from calendar import isleap, monthrange
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Tense(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DaySpan:
     """From its first day to its last. `every_year`: the same part of any year."""
 
     first: date
@@ -45,11 +45,11 @@ class Span:
             return self.first <= day <= self.last
         return self.first <= day.replace(year=ANY_YEAR) <= self.last
 
-    def in_year(self, year: int) -> "Span":
+    def in_year(self, year: int) -> "DaySpan":
         """Return it in a year, if it is of every year."""
-        return Span(_in_year(self.first, year), _in_year(self.last, year)) if self.every_year else self
+        return DaySpan(_in_year(self.first, year), _in_year(self.last, year)) if self.every_year else self
 
-    def around(self, today: date, tense: Tense) -> tuple["Span", ...]:
+    def around(self, today: date, tense: Tense) -> tuple["DaySpan", ...]:
         """Return it as the last that has begun, the next, or both, as the tense wants."""
         if not self.every_year:
             return (self,)
@@ -70,37 +70,37 @@ def _in_year(day: date, year: int) -> date:
     return day.replace(year=year, day=min(day.day, monthrange(year, day.month)[1]))
 
 
-Spans: TypeAlias = tuple[Span, ...]
+DaySpans: TypeAlias = tuple[DaySpan, ...]
 
 
-def by_tense(begun: Span, coming: Span, tense: Tense) -> Spans:
+def by_tense(begun: DaySpan, coming: DaySpan, tense: Tense) -> DaySpans:
     """Return what has begun, what comes, or both, by what a question may be about."""
     if begun == coming or not tense.future:
         return (begun,)
     return (coming,) if not tense.past else (begun, coming)
 
 
-def is_year(span: Span) -> bool:
+def is_year(span: DaySpan) -> bool:
     """Say whether a span is a whole year or more, and ends."""
     return span.last - span.first > timedelta(days=363) and span.first != EVER and span.last != NEVER
 
 
-def days_of(year: int | None, month: int, day: int, through: int | None = None) -> Spans:
+def days_of(year: int | None, month: int, day: int, through: int | None = None) -> DaySpans:
     """Return the span of a day, or of some, of one year or of every; nothing where there is no such day."""
     try:
         first = date(year or ANY_YEAR, month, day)
         last = first if through is None else first.replace(day=through)
     except ValueError:
         return ()
-    return (Span(first, last, every_year=year is None),) if first <= last else ()
+    return (DaySpan(first, last, every_year=year is None),) if first <= last else ()
 
 
-def months_of(year: int | None, month: int, count: int = 1) -> Spans:
+def months_of(year: int | None, month: int, count: int = 1) -> DaySpans:
     """Return so many months, of one year or of every."""
     if not 1 <= month <= 12:
         return ()
     first = date(year or ANY_YEAR, month, 1)
-    return (Span(first, month_after(first, count) - DAY, every_year=year is None),)
+    return (DaySpan(first, month_after(first, count) - DAY, every_year=year is None),)
 
 
 def month_after(first: date, count: int) -> date:
@@ -109,22 +109,22 @@ def month_after(first: date, count: int) -> date:
     return date(min(max(year, 1), 9999), month + 1, 1)
 
 
-def period(unit: str, today: date, ahead: int) -> Span:
+def period(unit: str, today: date, ahead: int) -> DaySpan:
     """Return the day, week, month, quarter or year so many after the one that has today in it."""
     if unit in {"minute", "hour", "day"}:
-        return Span(today + ahead * DAY, today + ahead * DAY)
+        return DaySpan(today + ahead * DAY, today + ahead * DAY)
     if unit in {"week", "fortnight", "weekend"}:
         monday = today + (7 * ahead * (2 if unit == "fortnight" else 1) - today.weekday()) * DAY
-        return Span(monday + 5 * DAY if unit == "weekend" else monday, monday + 6 * DAY)
+        return DaySpan(monday + 5 * DAY if unit == "weekend" else monday, monday + 6 * DAY)
     count = {"month": 1, "quarter": 3, "year": 12}[unit]
     first = date(today.year, (today.month - 1) // count * count + 1, 1)
     first = month_after(first, count * ahead)
-    return Span(first, month_after(first, count) - DAY)
+    return DaySpan(first, month_after(first, count) - DAY)
 
 
-def away(unit: str, today: date, first: int, last: int) -> Span:
+def away(unit: str, today: date, first: int, last: int) -> DaySpan:
     """Return what is from so many units after today to so many: "two weeks ago" is the week around that day."""
     if unit not in ABOUT or (unit == "year" and max(abs(first), abs(last)) > 1):
-        return Span(period(unit, today, first).first, period(unit, today, last).last)
+        return DaySpan(period(unit, today, first).first, period(unit, today, last).last)
     days, around = ABOUT[unit]
-    return Span(today + (round(first * days) - around) * DAY, today + (round(last * days) + around) * DAY)
+    return DaySpan(today + (round(first * days) - around) * DAY, today + (round(last * days) + around) * DAY)

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from engramq.workers.search.spans import DAY, MONTHS, Span
+from engramq.workers.search.spans import DAY, MONTHS, DaySpan
 
 LONG_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
 AMONG_OTHERS: Final = 5  # the same where other words of the query agree
@@ -58,7 +58,7 @@ def _is_off_by_one(word: str, other: str) -> bool:
     return max(len(mine), len(theirs)) <= 1 or (len(mine) == 2 and mine == theirs[::-1])
 
 
-def other_spellings(text: str, dates: Sequence[Span]) -> str:
+def other_spellings(text: str, dates: Sequence[DaySpan]) -> str:
     """Return the other spellings of the times of day in a text and of the dates that were read in it, "" for none."""
     if not dates and not any(character.isdigit() for character in text):
         return ""
@@ -67,7 +67,7 @@ def other_spellings(text: str, dates: Sequence[Span]) -> str:
     return " ".join(dict.fromkeys(spelled))
 
 
-def _of_date(span: Span) -> Iterator[str]:
+def _of_date(span: DaySpan) -> Iterator[str]:
     """Yield how a day or a month is written; of a span of days the first and the last."""
     first, month = span.first, MONTHS[span.first.month - 1]
     yield from (month, month[:3])

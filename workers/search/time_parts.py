@@ -10,8 +10,8 @@ from engramq.workers.search.spans import (
     EVER,
     LONG,
     NEVER,
-    Span,
-    Spans,
+    DaySpan,
+    DaySpans,
     Tense,
     away,
 )
@@ -44,64 +44,64 @@ def counted_pattern(many: str, unit: str) -> re.Pattern[str]:
     return compile_late(_COUNTED.format(many=many, unit=unit), re.IGNORECASE)
 
 
-def narrow(text: str, start: int, spans: Spans, today: date | None, tense: Tense) -> tuple[int, Spans]:
+def narrow(text: str, start: int, spans: DaySpans, today: date | None, tense: Tense) -> tuple[int, DaySpans]:
     """Return where a time begins with "early", "the week of" or "Monday the" before it, and what is meant by both."""
     looked_at = max(0, start - LOOKED_BACK)
     if found := _PART.search(text, looked_at, start):
         word = " ".join((found[1] or found[2]).lower().split())
         if word == "end" and _BEFORE.search(text, looked_at, found.start()):
-            return found.start(), tuple(Span(span.last, span.last, span.every_year) for span in spans)
+            return found.start(), tuple(DaySpan(span.last, span.last, span.every_year) for span in spans)
         return found.start(), tuple(_part(span, *_PARTS[word]) for span in spans)
     if today is None or any(span.first != span.last for span in spans):
         return start, spans
     days = [each.first for span in spans for each in span.around(today, tense)]
     if found := _WEEK_OF.search(text, looked_at, start):
         first_days = [day - day.weekday() * DAY if found[1].lower() == "of" else day for day in days]
-        return found.start(), tuple(Span(day, day + 6 * DAY) for day in first_days)
+        return found.start(), tuple(DaySpan(day, day + 6 * DAY) for day in first_days)
     if found := _WEEKDAY.search(text, looked_at, start):
         named = [day for day in days if day.weekday() == find_weekday(found[1])]
-        return found.start(), tuple(Span(day, day) for day in named or days)
+        return found.start(), tuple(DaySpan(day, day) for day in named or days)
     return start, spans
 
 
-def shift(unit: str, amount: tuple[int, int], span: Span, *, is_before: bool, is_whole: bool) -> Span:
+def shift(unit: str, amount: tuple[int, int], span: DaySpan, *, is_before: bool, is_whole: bool) -> DaySpan:
     """Return the time so many units before or after another; `is_whole`: all that lies between, "the 3 days before"."""
     least, most = amount
     base = span.first if is_before else span.last
     if is_whole:
         days = most * LONG[unit] * DAY
-        return Span(base - days, base - DAY) if is_before else Span(base + DAY, base + days)
+        return DaySpan(base - days, base - DAY) if is_before else DaySpan(base + DAY, base + days)
     return away(unit, base, -most, -least) if is_before else away(unit, base, least, most)
 
 
-def weekday_beside(like: Span, day: Span, *, is_before: bool) -> Span:
+def weekday_beside(like: DaySpan, day: DaySpan, *, is_before: bool) -> DaySpan:
     """Return the last weekday or weekend before a day, or the first after it, of the same kind as another."""
     days = like.last - like.first
     if is_before:
         last = day.first - ((day.first - like.last).days % 7 or 7) * DAY
-        return Span(last - days, last)
+        return DaySpan(last - days, last)
     first = day.last + ((like.first - day.last).days % 7 or 7) * DAY
-    return Span(first, first + days)
+    return DaySpan(first, first + days)
 
 
-def _part(span: Span, begin: float, end: float) -> Span:
+def _part(span: DaySpan, begin: float, end: float) -> DaySpan:
     days = (span.last - span.first).days + 1
     if span.first == EVER or span.last == NEVER or days < PART_DAYS:
         return span
     first, last = span.first + round(days * begin) * DAY, span.first + (round(days * end) - 1) * DAY
-    return Span(first, last, span.every_year)
+    return DaySpan(first, last, span.every_year)
 
 
-def nth_of(month: Span, number: int, what: str, weekday: int | None) -> Spans:
+def nth_of(month: DaySpan, number: int, what: str, weekday: int | None) -> DaySpans:
     """Return the first, second or (-1) last day, week, weekend or day of the week of a month; nothing where none is."""
     if weekday is None and what == "day":
         found = month.last if number < 0 else month.first + number * DAY
-        return (Span(found, found),)
+        return (DaySpan(found, found),)
     if weekday is None and what == "week":
         first = month.last - 6 * DAY if number < 0 else month.first + 7 * number * DAY
-        return (Span(first, first + 6 * DAY),)
+        return (DaySpan(first, first + 6 * DAY),)
     wanted = 5 if weekday is None else weekday  # a weekend begins on Saturday
     earliest = month.first + (wanted - month.first.weekday()) % 7 * DAY
     latest = month.last - (month.last.weekday() - wanted) % 7 * DAY
     first = latest if number < 0 else earliest + 7 * number * DAY
-    return (Span(first, first + DAY if weekday is None else first),) if first <= month.last else ()
+    return (DaySpan(first, first + DAY if weekday is None else first),) if first <= month.last else ()

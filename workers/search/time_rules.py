@@ -12,7 +12,18 @@ from typing import Final, TypeAlias
 from engramq.schemas.patterns import compile_late
 from engramq.workers.search import spans, time_parts
 from engramq.workers.search.seasons import SEASONS, read_holiday, read_season, read_seasons_ago
-from engramq.workers.search.spans import DAY, LONG, MONTHS, WEEKDAYS, Span, Spans, Tense, by_tense, month_after, period
+from engramq.workers.search.spans import (
+    DAY,
+    LONG,
+    MONTHS,
+    WEEKDAYS,
+    DaySpan,
+    DaySpans,
+    Tense,
+    by_tense,
+    month_after,
+    period,
+)
 from engramq.workers.search.time_words import (
     COUNTS,
     DAY_NUMBER,
@@ -72,7 +83,7 @@ _NIGHT: Final = compile_late(r"\s+(?:night|evening|morning|afternoon)\b", re.IGN
 _NUMBERED: Final = compile_late(r"\d(?:st|nd|rd|th)?\s+(?:of\s+)?\Z", re.IGNORECASE)
 
 
-def shift(found: re.Match[str], days: Spans, asked_on: date, tense: Tense) -> Spans:
+def shift(found: re.Match[str], days: DaySpans, asked_on: date, tense: Tense) -> DaySpans:
     """Return what is so many days, weeks or months before or after other times, by a match of COUNTED."""
     match = Match(found, asked_on, tense, "")
     amount = (1, 1) if not (match["many"] or match["one"]) else read_amount(match)
@@ -87,13 +98,13 @@ def shift(found: re.Match[str], days: Spans, asked_on: date, tense: Tense) -> Sp
     )
 
 
-def _read_day(match: Match) -> Spans:
+def _read_day(match: Match) -> DaySpans:
     """Read a date of numbers: 2026-11-23, 23.11.2026, 11/23/2026, or 23/11/2026 where only that can be meant."""
     year, month, day = match.year, match.number("m"), match.number("d")
     return spans.days_of(year, month, day) or (spans.days_of(year, day, month) if match["sep"] == "-" else ())
 
 
-def _read_slashed(match: Match) -> Spans:
+def _read_slashed(match: Match) -> DaySpans:
     """Read 11/23 and 11/23/2026; 3/4/2026 is both a day in March and one in April."""
     one, other, year = match.number("m"), match.number("d"), match.year
     if year is None and (not _is_dated(match, _DATING | _DOING - {"in"}) or _OF.match(match.after)):
@@ -101,7 +112,7 @@ def _read_slashed(match: Match) -> Spans:
     return (*spans.days_of(year, one, other), *(spans.days_of(year, other, one) if one != other else ()))
 
 
-def _read_dotted(match: Match) -> Spans:
+def _read_dotted(match: Match) -> DaySpans:
     """Read 23.11. in a sentence that goes on, or after "on"; 3.11 is a version."""
     return spans.days_of(None, match.number("m"), match.number("d")) if _is_dated(match, _DATING) else ()
 
@@ -113,7 +124,7 @@ def _is_dated(match: Match, words: frozenset[str]) -> bool:
     return match.before in words or match.is_whole
 
 
-def _read_month_day(match: Match) -> Spans:
+def _read_month_day(match: Match) -> DaySpans:
     month, day, year = read_month(match), match.number("day"), match.year
     is_sure = bool(match["th"] or year) or match.before in _DATING or match["month"][:1].isupper()
     if not is_sure:  # "dec 30 to jan 2", but not "may 5 people come"
@@ -124,7 +135,7 @@ def _read_month_day(match: Match) -> Spans:
     return spans.days_of(year, month, day, match.number("through") or None) if is_sure else ()
 
 
-def _read_month(match: Match) -> Spans:
+def _read_month(match: Match) -> DaySpans:
     """Read a month alone; 31 February is none, and the number makes the month none either."""
     name, text, start = match["month"], match.found.string, match.found.start()
     if _NUMBERED.search(text, max(0, start - 12), start) or (match.year is None and _LAST_DAYS.match(match.after)):
@@ -154,12 +165,12 @@ def _is_month(match: Match) -> bool:
     return name != "March" or re.match(r"\s+on\b", match.after) is None
 
 
-def _read_numbered_month(match: Match) -> Spans:
+def _read_numbered_month(match: Match) -> DaySpans:
     """Read 2026-11 and 11/2026."""
     return spans.months_of(match.year, match.number("m"))
 
 
-def _read_quarter(match: Match) -> Spans:
+def _read_quarter(match: Match) -> DaySpans:
     """Read Q3, the third quarter, the last quarter of 2025; that of a game, and a quarter mile, are none."""
     nth, year = match["nth"].lower(), match.year
     if nth and year is None and not _OF_YEAR.match(match.after) and (nth == "last" or not NO_NOUN.match(match.after)):
@@ -168,33 +179,33 @@ def _read_quarter(match: Match) -> Spans:
     return spans.months_of(year, 3 * number - 2, 3)
 
 
-def _read_half(match: Match) -> Spans:
+def _read_half(match: Match) -> DaySpans:
     """Read H1 2025."""
     return spans.months_of(match.year, 6 * match.number("h") - 5, 6)
 
 
-def _read_week(match: Match) -> Spans:
+def _read_week(match: Match) -> DaySpans:
     """Read week 47, by the calendar of ISO 8601; without a year it is the last that has begun, or the next."""
     number, year = match.number("w"), match.year
     try:
         if year is not None:
             monday = date.fromisocalendar(year, number, 1)
-            return (Span(monday, monday + 6 * DAY),)
+            return (DaySpan(monday, monday + 6 * DAY),)
         weeks = [date.fromisocalendar(match.asked_on.isocalendar().year + add, number, 1) for add in (-1, 0, 1)]
     except ValueError:
         return ()
     begun = max(monday for monday in weeks if monday <= match.asked_on)
     coming = min(monday for monday in weeks if monday + 6 * DAY >= match.asked_on)
-    return by_tense(Span(begun, begun + 6 * DAY), Span(coming, coming + 6 * DAY), match.tense)
+    return by_tense(DaySpan(begun, begun + 6 * DAY), DaySpan(coming, coming + 6 * DAY), match.tense)
 
 
-def _read_near(match: Match) -> Spans:
+def _read_near(match: Match) -> DaySpans:
     text = re.sub(r"\s+", " ", match.text.lower())
     ahead = next((days for word, days in _NEAR.items() if word in text), 0)
-    return (Span(match.asked_on + ahead * DAY, match.asked_on + ahead * DAY),)
+    return (DaySpan(match.asked_on + ahead * DAY, match.asked_on + ahead * DAY),)
 
 
-def _read_which(match: Match) -> Spans:
+def _read_which(match: Match) -> DaySpans:
     """Read last week, this month, next year; "the past week" is the last seven days.
 
     "The last week of the trip" is none, nor are "the last minute change" and "the next day shipping".
@@ -206,28 +217,28 @@ def _read_which(match: Match) -> Spans:
     if which == "past" and unit == "weekend":
         return (period("weekend", today, -1 if today.weekday() < 5 else 0),)
     if which == "past" or not LONG[unit] or (unit == "fortnight" and which in {"last", "previous"}):
-        return (Span(today - LONG[unit] * DAY, today),)
+        return (DaySpan(today - LONG[unit] * DAY, today),)
     if unit == "day" and which != "this":
         return ()  # of what is told: "the next day"
     ahead = {"this": 0, "current": 0, "last": -1, "previous": -1}.get(which, 1)
     return (period(unit, today, ahead),)
 
 
-def _read_next_but_one(match: Match) -> Spans:
+def _read_next_but_one(match: Match) -> DaySpans:
     return (period(read_unit(match), match.asked_on, -2 if match["but"].lower().startswith("before") else 2),)
 
 
-def _read_part_of_this(match: Match) -> Spans:
+def _read_part_of_this(match: Match) -> DaySpans:
     """Read "by the end of the month", of the one that it is; `narrow` takes the part."""
     start = match.found.start()
     is_part = _OF_THIS.search(match.found.string, max(0, start - 30), start)
     return (period(read_unit(match), match.asked_on, 0),) if is_part else ()
 
 
-def _read_nth(match: Match) -> Spans:
+def _read_nth(match: Match) -> DaySpans:
     """Read the first Monday of October, the last day of March 2025, the second week of last month."""
     today, which = match.asked_on, match["which"].lower()
-    months: Spans = (period("month", today, {"last": -1, "next": 1}.get(which, 0)),)
+    months: DaySpans = (period("month", today, {"last": -1, "next": 1}.get(which, 0)),)
     if match["month"]:
         months = tuple(
             each for span in spans.months_of(match.year, read_month(match)) for each in span.around(today, match.tense)
@@ -237,7 +248,7 @@ def _read_nth(match: Match) -> Spans:
     return tuple(day for month in months for day in time_parts.nth_of(month, number, match["what"].lower(), weekday))
 
 
-def _read_weekend(match: Match) -> Spans:
+def _read_weekend(match: Match) -> DaySpans:
     """Read "the weekend": the last one that has begun, or the next; a weekend shift is none."""
     if not GOES_ON.match(match.after):
         return ()
@@ -246,7 +257,7 @@ def _read_weekend(match: Match) -> Spans:
     return by_tense(begun, this, match.tense)
 
 
-def _read_rolling(match: Match) -> Spans:
+def _read_rolling(match: Match) -> DaySpans:
     """Read the last three days, the next two weeks, the last 24 hours: up to today, or from it."""
     amount = read_amount(match)
     if amount is None:
@@ -254,11 +265,11 @@ def _read_rolling(match: Match) -> Spans:
     unit, count = read_unit(match), amount[1]
     days = LONG[unit] * count if LONG[unit] else -(-count // (24 if unit == "hour" else 1440))
     if match["which"].lower() in {"next", "coming", "following"}:
-        return (Span(match.asked_on, match.asked_on + days * DAY),)
-    return (Span(match.asked_on - days * DAY, match.asked_on),)
+        return (DaySpan(match.asked_on, match.asked_on + days * DAY),)
+    return (DaySpan(match.asked_on - days * DAY, match.asked_on),)
 
 
-def _read_ago(match: Match) -> Spans:
+def _read_ago(match: Match) -> DaySpans:
     """Read "three days ago", "half a year ago", "a week and a half ago", "two weeks ago on Friday"."""
     if match["half"]:
         return _away_by_halves(match["half"].lower(), match.asked_on, 0)
@@ -272,20 +283,20 @@ def _read_ago(match: Match) -> Spans:
         base = match.asked_on - 7 * most * DAY
         if (ahead := {"today": 0, "yesterday": -1, "tomorrow": 1}.get(day)) is None:
             ahead = find_weekday(day) - base.weekday()
-        return (Span(base + ahead * DAY, base + ahead * DAY),)
+        return (DaySpan(base + ahead * DAY, base + ahead * DAY),)
     if not LONG[unit]:
-        return (Span(match.asked_on - (most // 24 + 1) * (unit == "hour") * DAY, match.asked_on),)
+        return (DaySpan(match.asked_on - (most // 24 + 1) * (unit == "hour") * DAY, match.asked_on),)
     return (spans.away(unit, match.asked_on, -most, -least),)
 
 
-def _away_by_halves(unit: str, today: date, whole: int) -> Spans:
+def _away_by_halves(unit: str, today: date, whole: int) -> DaySpans:
     """Return the time so many units and a half ago."""
     smaller, count = {"year": ("month", 12), "month": ("week", 4), "week": ("day", 7)}.get(unit, ("day", 1))
     ago = whole * count + count // 2
     return (spans.away(smaller, today, -ago, -ago),)
 
 
-def _read_ahead(match: Match) -> Spans:
+def _read_ahead(match: Match) -> DaySpans:
     """Read "in three days", but not how long something took."""
     amount = read_amount(match)
     if amount is None or not match.tense.future or not LONG[read_unit(match)]:
@@ -293,7 +304,7 @@ def _read_ahead(match: Match) -> Spans:
     return (spans.away(read_unit(match), match.asked_on, *amount),)
 
 
-def _read_weekday(match: Match) -> Spans:
+def _read_weekday(match: Match) -> DaySpans:
     """Read on Monday, last Friday, the Friday before last, Friday of next week; on Mondays, Monday the 9th are none."""
     today, which = match.asked_on, match["which"].lower()
     week = match["week"].lower()
@@ -311,7 +322,7 @@ def _read_weekday(match: Match) -> Spans:
     number = read_weekday(match)
     if week or which in {"this", "next"}:
         first = period("week", today, {"this": 0, "last": -1}.get(week or which, 1)).first
-        return (Span(first + number * DAY, first + number * DAY),)
+        return (DaySpan(first + number * DAY, first + number * DAY),)
     begun, coming = today - (today.weekday() - number) % 7 * DAY, today + (number - today.weekday()) % 7 * DAY
     if which in {"last", "past", "previous"}:
         begun = coming = begun - 7 * DAY if begun == today else begun
@@ -321,20 +332,20 @@ def _read_weekday(match: Match) -> Spans:
         begun = coming = begun - (14 if begun == today else 7) * DAY
     elif but:
         begun = coming = coming + (14 if coming == today else 7) * DAY
-    return by_tense(Span(begun, begun), Span(coming, coming), match.tense)
+    return by_tense(DaySpan(begun, begun), DaySpan(coming, coming), match.tense)
 
 
-def _read_weekdays_ago(match: Match) -> Spans:
+def _read_weekdays_ago(match: Match) -> DaySpans:
     """Read "two Fridays ago"."""
     least, most = read_count(match)
     today = match.asked_on
     if most > 500:  # as many weeks as nobody counts
         return ()
     begun = today - ((today.weekday() - read_weekday(match)) % 7 or 7) * DAY
-    return tuple(Span(day, day) for day in (begun - 7 * (ago - 1) * DAY for ago in range(least, most + 1)))
+    return tuple(DaySpan(day, day) for day in (begun - 7 * (ago - 1) * DAY for ago in range(least, most + 1)))
 
 
-def _read_day_of_month(match: Match) -> Spans:
+def _read_day_of_month(match: Match) -> DaySpans:
     """Read "the 20th": of this month or of the one before or after, as the tense wants; the 20th floor is none."""
     today, day = match.asked_on, match.number("day")
     if not 1 <= day <= 31 or not NO_NOUN.match(match.after):
@@ -345,16 +356,16 @@ def _read_day_of_month(match: Match) -> Spans:
     days = [span.first for month in months for span in spans.days_of(month.year, month.month, day)]
     begun, coming = [each for each in days if each <= today], [each for each in days if each >= today]
     if not begun or not coming:
-        return tuple(Span(each, each) for each in days)
-    return by_tense(Span(begun[-1], begun[-1]), Span(coming[0], coming[0]), match.tense)
+        return tuple(DaySpan(each, each) for each in days)
+    return by_tense(DaySpan(begun[-1], begun[-1]), DaySpan(coming[0], coming[0]), match.tense)
 
 
-def _read_year(match: Match) -> Spans:
+def _read_year(match: Match) -> DaySpans:
     """Read a year; that of 29 February 2025 is none."""
     year, start = match.number("year"), match.found.start()
     if _MONTH_BEFORE.search(match.found.string, max(0, start - 30), start):
         return ()
-    return (Span(date(year, 1, 1), date(year, 12, 31)),)
+    return (DaySpan(date(year, 1, 1), date(year, 12, 31)),)
 
 
 _NEAR: Final = {
@@ -370,7 +381,7 @@ DATES: Final = (_read_month, _read_day, _read_slashed, _read_dotted, _read_month
 OF_WEEKS: Final = (_read_weekday, _read_weekend)
 NUMBERS: Final = (_read_year, _read_quarter, _read_half)
 FIXED: Final = (*DATES, *NUMBERS, _read_week)
-Reader: TypeAlias = Callable[[Match], Spans]
+Reader: TypeAlias = Callable[[Match], DaySpans]
 Rule: TypeAlias = tuple[re.Pattern[str], Reader]
 _OPTIONAL_YEAR: Final = rf"(?:,?\s*(?:of\s+|in\s+)?{YEAR})?"
 _OTHER_YEAR: Final = r"(?:\s*[,/-]?\s*(?:of\s+|in\s+)?(?P<year_>(?:19|20)\d\d)\b)?"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final, NamedTuple
 
-from engramq.workers.search.spans import DAY, EVER, NEVER, Span, Spans, Tense, is_year
+from engramq.workers.search.spans import DAY, EVER, NEVER, DaySpan, DaySpans, Tense, is_year
 from engramq.workers.search.time_parts import LOOKED_BACK, narrow, weekday_beside
 from engramq.workers.search.time_rules import (
     COUNTED,
@@ -44,14 +44,14 @@ _BESIDE_ELSE: Final = re.compile(
 _THE: Final = re.compile(r"\bthe\s+\Z", re.IGNORECASE)
 
 
-class Named(NamedTuple):
+class NamedTime(NamedTuple):
     """A time that a text names: where, by which word before it (since, until, between), and what it spans."""
 
     start: int  # of that word, if there is one
     end: int
     how: str
-    spans: Spans
-    dates: Spans  # as they are spelled out, by month and mostly day
+    spans: DaySpans
+    dates: DaySpans  # as they are spelled out, by month and mostly day
     is_sure: bool  # neither a year nor a quarter alone, which may as well be the name of something
     is_next: bool  # to the time before: nothing else stands between
     is_of_week: bool  # a weekday or a weekend, which the day after it may choose
@@ -65,9 +65,9 @@ class Times:
     `are_sure`: any of them is more than a number that may be a year.
     """
 
-    spans: Spans
+    spans: DaySpans
     rest: str
-    dates: Spans
+    dates: DaySpans
     tense: Tense
     are_sure: bool
 
@@ -90,9 +90,9 @@ def read_times(text: str, today: date | None) -> Times:
     return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure)
 
 
-def _choose_weekdays(named: Iterator[Named], today: date | None, tense: Tense) -> list[Named]:
+def _choose_weekdays(named: Iterator[NamedTime], today: date | None, tense: Tense) -> list[NamedTime]:
     """Return times without those that only choose a weekday: "the Friday before Christmas" is one day."""
-    chosen: list[Named] = []
+    chosen: list[NamedTime] = []
     for each in named:
         weekday = chosen[-1] if chosen and each.is_next and each.how in _SIDES and chosen[-1].is_of_week else None
         if weekday is None:
@@ -105,10 +105,10 @@ def _choose_weekdays(named: Iterator[Named], today: date | None, tense: Tense) -
     return [each for each in chosen if not (each.needs_day or (each.is_of_week and each.how == "following"))]
 
 
-def _join(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
+def _join(named: Sequence[NamedTime], today: date | None, tense: Tense) -> DaySpans:
     """Return what the times of a text span together: ranges, and days of the year that stands elsewhere."""
     years = [span for each in named for span in each.spans if not each.how and is_year(span)]
-    spans: list[Span] = []
+    spans: list[DaySpan] = []
     for place, each in enumerate(named):
         before = named[place - 1] if place else None
         if before is not None and each.how in _TO and (before.how in _FROM or (each.is_next and each.how != "and")):
@@ -125,7 +125,7 @@ def _join(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
     return tuple(spans)
 
 
-def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
+def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[NamedTime]:
     end = -1
     for token in TOKEN.finditer(text):
         start = token.start()
@@ -144,7 +144,7 @@ def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
                 begin = before.start(1) if before and how and how == word else start
                 is_next = end >= 0 and not text[end:begin].strip(" -–—")
                 end, is_of_week = found.end(), read in OF_WEEKS
-                yield Named(
+                yield NamedTime(
                     begin,
                     end,
                     how,
@@ -165,7 +165,7 @@ def _word_before(text: str, start: int) -> tuple[re.Match[str] | None, str]:
     return before, " ".join((before[1] or "").lower().split()) if before else ""
 
 
-def _beside(text: str, end: int, start: int, spans: Spans, today: date | None, tense: Tense) -> tuple[int, Spans]:
+def _beside(text: str, end: int, start: int, spans: DaySpans, today: date | None, tense: Tense) -> tuple[int, DaySpans]:
     """Return where a time begins with what counts from it or takes a part of it, and what is meant by both."""
     first, spans = narrow(text, start, spans, today, tense)
     counted = None if today is None else COUNTED.search(text, max(end, first - LOOKED_BACK), first)
@@ -174,7 +174,7 @@ def _beside(text: str, end: int, start: int, spans: Spans, today: date | None, t
     return counted.start(), shifted
 
 
-def _range(first: Span, last: Span, today: date | None, tense: Tense) -> Span:
+def _range(first: DaySpan, last: DaySpan, today: date | None, tense: Tense) -> DaySpan:
     """Return what lies between two times, both included: "Dec 30 to Jan 2" goes over the end of a year."""
     if last.every_year and not first.every_year:
         year = first.first.year
@@ -183,31 +183,31 @@ def _range(first: Span, last: Span, today: date | None, tense: Tense) -> Span:
     if first.every_year:
         year = last.first.year
         first = first.in_year(year if first.in_year(year).first <= last.last else year - 1)
-    return Span(min(first.first, last.last), max(first.first, last.last))
+    return DaySpan(min(first.first, last.last), max(first.first, last.last))
 
 
-def _earlier(first: Span, last: Span) -> Span:
+def _earlier(first: DaySpan, last: DaySpan) -> DaySpan:
     """Return the day before the last: "between Monday and Wednesday" may begin in the week before."""
     days = (first.first - last.first).days
     is_week = 0 < days < 7 and first.first == first.last and last.first == last.last
-    return Span(first.first - 7 * DAY, first.last - 7 * DAY) if is_week else first
+    return DaySpan(first.first - 7 * DAY, first.last - 7 * DAY) if is_week else first
 
 
-def _direct(how: str, span: Span, today: date | None, tense: Tense) -> Span:
+def _direct(how: str, span: DaySpan, today: date | None, tense: Tense) -> DaySpan:
     if how in {"as of", "until", "till", "by"}:
         last = _dated(span, today, tense).last
-        return Span(today if how == "by" and today is not None and today <= last else EVER, last)
+        return DaySpan(today if how == "by" and today is not None and today <= last else EVER, last)
     if how in {"before", "prior to"}:
         first = _dated(span, today, tense).first
-        return Span(EVER, first - DAY if first > EVER else first)
+        return DaySpan(EVER, first - DAY if first > EVER else first)
     if how == "since":
-        return Span(_dated(span, today, Tense(past=True, future=False)).first, NEVER)
+        return DaySpan(_dated(span, today, Tense(past=True, future=False)).first, NEVER)
     if how == "after":
         last = _dated(span, today, Tense(past=True, future=False)).last
-        return Span(last + DAY if last < NEVER else last, NEVER)
+        return DaySpan(last + DAY if last < NEVER else last, NEVER)
     return span
 
 
-def _dated(span: Span, today: date | None, tense: Tense) -> Span:
+def _dated(span: DaySpan, today: date | None, tense: Tense) -> DaySpan:
     """Return a span of every year as one of a year: the last that has begun, unless the next is meant."""
     return span if today is None else span.around(today, tense)[0]

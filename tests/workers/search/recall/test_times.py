@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.workers.search.question import Question
-from engramq.workers.search.spans import Span
+from engramq.workers.search.spans import DaySpan
 from engramq.workers.search.time_words import english_months
 from engramq.workers.search.times import read_times
 
@@ -381,15 +381,18 @@ def test_a_day_of_leap_years_is_the_last_or_the_next_there_is() -> None:
         Question(f"What did I do {when}?", datetime(2026, 11, 28, tzinfo=ZoneInfo("UTC"))).days
         for when in ("on 29 February", "in February")
     )
-    assert day == (Span(date(2024, 2, 29), date(2024, 2, 29)),)
-    assert month == (Span(date(2026, 2, 1), date(2026, 2, 28)),)
+    assert day == (DaySpan(date(2024, 2, 29), date(2024, 2, 29)),)
+    assert month == (DaySpan(date(2026, 2, 1), date(2026, 2, 28)),)
 
 
 @pytest.mark.promise("KN-6")
 def test_today_is_a_day_of_the_zone() -> None:
     late = datetime(2026, 11, 28, 23, 30, tzinfo=ZoneInfo("UTC"))
     days = [Question("What did I do today?", late.astimezone(ZoneInfo(zone))).days for zone in ("UTC", "Asia/Tokyo")]
-    assert days == [(Span(date(2026, 11, 28), date(2026, 11, 28)),), (Span(date(2026, 11, 29), date(2026, 11, 29)),)]
+    assert days == [
+        (DaySpan(date(2026, 11, 28), date(2026, 11, 28)),),
+        (DaySpan(date(2026, 11, 29), date(2026, 11, 29)),),
+    ]
 
 
 @pytest.mark.promise("KN-7")
