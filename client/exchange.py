@@ -91,13 +91,13 @@ async def carry_out(call: ClientCall[ReplyT], policy: Policy, means: Means) -> R
 
     Every repetition of a write has the key of the first request, so that it is carried out once.
     """
-    http_status, body = await _answered(call.request(str(uuid.uuid4())), policy, means)
+    http_status, body = await _ask_again(call.request(str(uuid.uuid4())), policy, means)
     if http_status == 202:
-        http_status, body = 200, await _followed(body["command_id"], policy, means)
+        http_status, body = 200, await _await_answer(body["command_id"], policy, means)
     return call.reply(body, http_status)
 
 
-async def _answered(request: Request, policy: Policy, means: Means) -> tuple[int, dict[str, Any]]:
+async def _ask_again(request: Request, policy: Policy, means: Means) -> tuple[int, dict[str, Any]]:
     """Return status and body of the first answer that does not ask to be repeated, or of the last one there was."""
     until, attempt = means.now() + policy.call_s, 0
     while True:
@@ -121,13 +121,13 @@ async def _answered(request: Request, policy: Policy, means: Means) -> tuple[int
         attempt += 1
 
 
-async def _followed(command_id: str, policy: Policy, means: Means) -> dict[str, Any]:
+async def _await_answer(command_id: str, policy: Policy, means: Means) -> dict[str, Any]:
     """Return what a write that was pending answered in the end."""
     until, wait_s = means.now() + policy.pending_s, _FIRST_LOOK_S
     look: ClientCall[CommandReport] = ClientCall("get_command", {"command_id": command_id})
     while means.now() + wait_s < until:
         await means.pause(wait_s)
-        http_status, body = await _answered(look.request(""), policy, means)
+        http_status, body = await _ask_again(look.request(""), policy, means)
         report = look.reply(body, http_status)
         if report.reply is not None:
             return report.reply

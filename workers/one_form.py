@@ -8,47 +8,49 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from engramq.schemas.patterns import compile_late
+
 DIALLED: Final = range(7, 20)  # digits of a number that is set in groups to be dialled or copied
 _MAGNITUDES: Final = {
     "k": 3, "thousand": 3, "tausend": 3, "tsd": 3, "m": 6, "mio": 6, "million": 6, "millions": 6, "millionen": 6,
     "bn": 9, "billion": 9,
 }  # fmt: skip
-_MAGNITUDE: Final = re.compile(
+_MAGNITUDE: Final = compile_late(
     r"(?<![\w.,])([0-9]{1,6}(?:[.,][0-9]{1,3})?)(?:([kKM])|\s?(thousand|tausend|Tsd|Mio|[Mm]illion(?:s|en)?|bn|[Bb]illion))\b"
 )
-_MEASURE: Final = re.compile(
+_MEASURE: Final = compile_late(
     r"(?<![\w.,])([0-9]{1,9})(?:[.,]([0-9]{1,3}))?"
     r"(?: ?°([CF])| ([kKMGT]i?B|[mcµ]?l|[kmµ]?g|[kcm]?m|[nmµ]s|[kMG]?Hz|k?Wh|lbs?))\b"
 )
 # Groups of three digits with one separator between them; then a fraction. Between blanks a group of three digits may
 # begin a list of numbers: it is the thousands of a round number, or of a measure. An iPhone 15 may have 128 GB.
-_GROUPED: Final = re.compile(
+_GROUPED: Final = compile_late(
     r"(?<![\w.,+/-])((?:[0-9]{1,3}(?:(?:,[0-9]{3}){1,4}|(?:\.[0-9]{3}){1,4}|(?:['_\u2019][0-9]{3}){1,4}))"
     r"|[0-9]{1,2}(?! (?:128|256|512) [GT]B)(?:[ \u00a0\u202f][0-9]{3}){1,4}"
     r"|[0-9]{3}(?:[ \u00a0\u202f][0-9]{3}){0,3}[ \u00a0\u202f](?:000"
     r"|[0-9]{3}(?= ?(?:[kKMGT]i?B|[mc]?l|k?g|[kcm]?m|EUR|USD|€)(?!\w))))(?:[.,]([0-9]{1,2}))?(?!\w|[.,][0-9])"
 )
-_PADDED: Final = re.compile(r"(?<![\w.,:/-])0+([1-9][0-9]{1,18}|(?<=00)[1-9])\b")
-_BANK: Final = re.compile(r"\b[A-Za-z]{2}[0-9]{2} (?:[0-9]{4}|[A-Za-z]{4})(?: [0-9]{4}){2,6}(?: [0-9]{1,3})?\b")
-_HARDWARE: Final = re.compile(r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b")
+_PADDED: Final = compile_late(r"(?<![\w.,:/-])0+([1-9][0-9]{1,18}|(?<=00)[1-9])\b")
+_BANK: Final = compile_late(r"\b[A-Za-z]{2}[0-9]{2} (?:[0-9]{4}|[A-Za-z]{4})(?: [0-9]{4}){2,6}(?: [0-9]{1,3})?\b")
+HARDWARE: Final = compile_late(r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b")
 # With a country's code or a zero before it, in America, in hyphens or the like, a card. What follows after a blank is
 # no part of it where it is one digit, a year, a time, or another number that begins with a zero.
 _AFTER: Final = (
     r"(?:(?: ?[/-] ?(?!0)|\.|[ )] ?(?!0[0-9]{2,4} [0-9]{5}|(?:19|20)[0-9]{2}(?![0-9]| [0-9])))"
     r"[0-9]{2,}(?![0-9]|:[0-9]))"
 )
-_DIALLED_NUMBER: Final = re.compile(
+_DIALLED_NUMBER: Final = compile_late(
     r"(?<![\w.,:/-])(?:\(?(?:\+|00)[1-9][0-9]{0,2}\)?[ /.-]?(?:\(0\) ?)?\(?[0-9]{1,14}" + _AFTER + r"*"
     r"|\(?0[1-9][0-9]{0,5}" + _AFTER + r"+"
     r"|(?:\+?1[-. ])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[-.])[0-9]{3}[-.][0-9]{4}"
     r"|(?!19|20)[0-9]{4}(?: [0-9]{4}){3}|[0-9]+(?:[/.-][0-9]+){2,})(?!\w|[/.:-][0-9])"
 )
-_DATED: Final = re.compile(
+_DATED: Final = compile_late(
     r"[0-9]{1,2}[./-][0-9]{1,2}[./-](?:[0-9]{2}){1,2}(?![0-9])|[0-9]{4}[./-][0-9]{1,2}(?![0-9])|[0-9]+(?:\.[0-9]+){3}"
 )
-_ABROAD: Final = re.compile(r"\(?(?:\+|00)[1-9]")
+_ABROAD: Final = compile_late(r"\(?(?:\+|00)[1-9]")
 # How many digits the code of a country has (ITU-T E.164): three unless it begins so.
-_CODES: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|[0-9]{3}")
+_CODES: Final = compile_late(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|[0-9]{3}")
 
 
 def forms_in(text: str) -> list[str]:
@@ -109,6 +111,6 @@ def _write_measure(found: re.Match[str]) -> str:
 
 Writer: TypeAlias = Callable[[re.Match[str]], str]
 _WRITERS: Final[tuple[tuple[re.Pattern[str], Writer], ...]] = (
-    (_BANK, _write_joined), (_HARDWARE, _write_hardware), (_DIALLED_NUMBER, _write_dialled), (_GROUPED, _write_digits),
+    (_BANK, _write_joined), (HARDWARE, _write_hardware), (_DIALLED_NUMBER, _write_dialled), (_GROUPED, _write_digits),
     (_PADDED, _write_unpadded), (_MAGNITUDE, _write_plain), (_MEASURE, _write_measure),
 )  # fmt: skip

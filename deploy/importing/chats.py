@@ -74,7 +74,7 @@ def _chat_of_log(data: bytes) -> Any:
                 break
             raise exports.damage_in(b"\n".join(lines[number - 1 :]), number - 1)
         try:
-            chat = _changed(chat, change)
+            chat = _apply(chat, change)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise UnusableFile(f"Line {number} is no change of a chat of a kind that is known.") from None
     return chat
@@ -83,7 +83,7 @@ def _chat_of_log(data: bytes) -> Any:
 _WHOLE, _SET, _PUSH, _DELETE = range(4)  # kinds of changes
 
 
-def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
+def _apply(chat: Any, change: Mapping[str, Any]) -> Any:
     """Return a chat after a change of its log: at the path `k`, by the value `v`, from the place `i` of a list on."""
     kind, path, value = change["kind"], change.get("k", []), change.get("v")
     if kind == _WHOLE:

@@ -192,9 +192,7 @@ def replace_whole(
     `mode` and `owner`: of a file that is not this user's alone. Raises UnicodeEncodeError before anything is made.
     """
     encoded = text.encode()
-    fresh = path.with_name(
-        f".{path.name}.{os.urandom(8).hex()}"
-    )  # of this call: another thread may write the file, too
+    fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")  # of this call: another thread may write it too
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # follows no link that lies there
     try:
         with os.fdopen(descriptor, "wb") as file:

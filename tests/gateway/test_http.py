@@ -92,7 +92,7 @@ async def site_of(gateway: Gateway, bounds: ConnectionBounds = BOUNDS) -> AsyncI
 
 
 @asynccontextmanager
-async def served(
+async def serve(
     redis_url: str, keys: Keys, reply_timeout_s: float = 5.0, bounds: ConnectionBounds = BOUNDS, **variables: str
 ) -> AsyncIterator[tuple[Site, WorkerSide]]:
     """Serve a site, and what stands in for its workers, for as long as the block lasts."""
@@ -114,7 +114,7 @@ def unused(workers: WorkerSide) -> WorkerSide:
 @pytest.fixture(scope="module")
 async def shared(redis_url: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
     """One site for all these tests: it has to outlive whatever they send."""
-    async with served(redis_url, Keys(f"test-{uuid4().hex[:12]}")) as site:
+    async with serve(redis_url, Keys(f"test-{uuid4().hex[:12]}")) as site:
         yield site
 
 

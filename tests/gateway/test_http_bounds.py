@@ -35,7 +35,7 @@ POST = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json
 async def served(
     redis_url: str, keys: Keys, bounds: ConnectionBounds = QUICK, auth: str = "none"
 ) -> AsyncIterator[Site]:
-    async with http.served(redis_url, keys, bounds=bounds, auth=auth) as (site, _):
+    async with http.serve(redis_url, keys, bounds=bounds, auth=auth) as (site, _):
         yield site
         assert await site.alive()
 

@@ -25,7 +25,7 @@ from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import Scope
 from tests.gateway.conftest import gateway_over
 from tests.gateway.issuer import AUDIENCE, ISSUER, jwt_setting, key_for, key_server, public_jwk, public_pem, signed
-from tests.gateway.test_http import ERAS, Site, message, served, site_of
+from tests.gateway.test_http import ERAS, Site, message, serve, site_of
 from tests.gateway.worker_side import SCRIPT, WorkerSide, worker_side
 
 METADATA = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"]
@@ -47,7 +47,7 @@ def identities(command: Authenticate, _envelope: Any) -> Identity:
 async def guarded(redis_url: str, keys: Keys, **variables: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
     """Serve with tokens over scripted workers."""
     chosen: dict[str, Any] = {"auth": "token", **variables}
-    async with served(redis_url, keys, **chosen) as (site, workers):
+    async with serve(redis_url, keys, **chosen) as (site, workers):
         workers.script[Authenticate] = identities
         yield site, workers
 

@@ -11,7 +11,7 @@ from engramq.gateway.limits import FailureLimit
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import GUARDS
-from tests.gateway.test_http import served
+from tests.gateway.test_http import serve
 from tests.gateway.test_http_identity import METADATA, OPEN, guarded
 
 # Names and origins behind a proxy.
@@ -114,7 +114,7 @@ async def test_no_answer_can_be_framed_embedded_or_taken_for_another_kind(
     """Security finding 11: an object of another site's page loaded where a node exists, and failed where none does."""
     paths = (*OPEN, "/metrics", "/mcp", "/nothing", "/v1/stats", "/v1/nothing", "/ui", "/ui/x")
     asked: list[dict[str, Any]] = [{}, {"host": "evil.example"}, {"origin": "http://evil.example"}]
-    async with served(redis_url, keys, auth=auth) as (site, _):
+    async with serve(redis_url, keys, auth=auth) as (site, _):
         answers = [await site.exchange("GET", path, **headers) for path in paths for headers in asked]
         answers.append(await site.exchange("BREW", "/healthz"))
         answers += [await site.talk(b"nonsense\r\n\r\n"), await site.exchange("GET", "/healthz", x="a" * 70_000)]

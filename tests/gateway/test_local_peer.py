@@ -20,7 +20,7 @@ from engramq.gateway.identity.local_peer import TOKEN_FILE, LocalConnection, hom
 from engramq.gateway.protocol import BOUNDS
 from engramq.schemas.keys import Keys
 from tests.deploy.helpers import OTHER, needs_root
-from tests.gateway.test_http import ERAS, message, served
+from tests.gateway.test_http import ERAS, message, serve
 
 pytestmark = pytest.mark.promise("SE-16")
 
@@ -70,7 +70,7 @@ def a_call(era: str, **headers: str) -> bytes:
 async def test_another_account_is_refused_and_a_token_of_the_home_stands_in(
     redis_url: str, keys: Keys, era: str, tmp_path: Path
 ) -> None:
-    async with served(redis_url, keys, home=str(tmp_path)) as (site, workers):
+    async with serve(redis_url, keys, home=str(tmp_path)) as (site, workers):
         assert (await asked_as(os.geteuid(), site.port, a_call(era)))[0] == 200
         seen = len(workers.seen)
         for request in (a_call(era), request_of("GET", "/nothing")):
@@ -107,7 +107,7 @@ sys.stdin.read()
 async def test_another_account_cannot_close_the_server_to_its_owner(redis_url: str, keys: Keys) -> None:
     """Security finding 12: every account of a machine comes from 127.0.0.1."""
     bounds = replace(BOUNDS, connections=8, share=4, spare=4, spare_of_one=2)
-    async with served(redis_url, keys, bounds=bounds) as (site, _), AsyncExitStack() as holders:
+    async with serve(redis_url, keys, bounds=bounds) as (site, _), AsyncExitStack() as holders:
         for uid in (OTHER, OTHER + 1, OTHER + 2):
             argv = [sys.executable, "-I", "-S", "-c", HOLDER, str(uid), str(site.port), "8"]
             holder = await holders.enter_async_context(
@@ -128,7 +128,7 @@ async def test_where_owners_cannot_be_known_only_the_token_opens(
 ) -> None:
     monkeypatch.setattr(local_peer, "_NETLINK", None)
     monkeypatch.setattr(local_peer, "_TABLES", (tmp_path / "no-table",))
-    async with served(redis_url, keys, home=str(tmp_path)) as (site, _):
+    async with serve(redis_url, keys, home=str(tmp_path)) as (site, _):
         status, answer = await site.raw(a_call(era))
         assert (status, TOKEN_FILE in json.loads(answer)["error"]) == (403, True)
         token = (tmp_path / TOKEN_FILE).read_text().strip()

@@ -14,7 +14,7 @@ from tests.queue.stage import Stage, payload_of, ping, send
 HOUR = 3600.0
 
 
-async def named(stage: Stage) -> list[str]:
+async def name_wrong_clocks(stage: Stage) -> list[str]:
     return [name.partition(" on ")[0] for name in (await look_at(stage.lanes)).clocks]
 
 
@@ -25,7 +25,7 @@ async def test_a_worker_whose_clock_is_wrong_answers_reads_and_is_named(stage: S
     bus = await stage.bus(timeout_s=5.0)
     assert payload_of(await ping(bus, "hello")) == "hello"
     assert isinstance(await send(bus, StoreMemory(content="Pumps leak")), Answer)
-    await stage.until(lambda: named(stage), lambda found: found == ["the worker"])
+    await stage.until(lambda: name_wrong_clocks(stage), lambda found: found == ["the worker"])
     look = await look_at(stage.lanes)
     assert list(look.clocks.values()) == [pytest.approx(ahead_s, abs=1)]
     workers = {state.kind: state.workers for state in look.mailboxes if state.workers}
@@ -44,7 +44,7 @@ async def test_a_gateway_whose_clock_is_wrong_is_answered_and_named(
     assert payload_of(await ping(bus, "hello")) == "hello"
     look = await bus.look()
     assert look.ahead_s == pytest.approx(-ahead_s, abs=1)
-    await stage.until(lambda: named(stage), lambda found: found == ["the gateway"])
+    await stage.until(lambda: name_wrong_clocks(stage), lambda found: found == ["the gateway"])
 
 
 @pytest.mark.promise("QP-11")

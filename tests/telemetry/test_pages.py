@@ -41,7 +41,7 @@ def resident_kb(path: Path) -> int:
     return sum(int(next(line for line in lines[start:] if line.startswith("Rss:")).split()[1]) for start in starts)
 
 
-def named(regions: frozenset[Region], path: Path) -> list[Region]:
+def filter_regions(regions: frozenset[Region], path: Path) -> list[Region]:
     return [region for region in regions if region.file.endswith(str(path))]
 
 
@@ -64,9 +64,9 @@ def test_what_somebody_has_written_stays(mapped: mmap.mmap, tmp_path: Path) -> N
 
 
 def test_what_may_still_be_written_is_no_region(mapped: mmap.mmap, tmp_path: Path) -> None:
-    assert named(unchanged_regions(), tmp_path / "library.so.1") == []
+    assert filter_regions(unchanged_regions(), tmp_path / "library.so.1") == []
     protect(mapped)
-    assert len(named(unchanged_regions(), tmp_path / "library.so.1")) == 1
+    assert len(filter_regions(unchanged_regions(), tmp_path / "library.so.1")) == 1
 
 
 REGION: Final = """\
@@ -98,7 +98,7 @@ def test_a_file_that_may_be_unmapped_is_no_region(tmp_path: Path) -> None:
     file.write_bytes(bytes(SIZE))
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), SIZE, prot=mmap.PROT_READ) as shown:
         assert sum(shown[:: mmap.PAGESIZE]) == 0
-        assert named(unchanged_regions(), file) == []
+        assert filter_regions(unchanged_regions(), file) == []
 
 
 def test_what_was_not_there_before_stays(mapped: mmap.mmap, tmp_path: Path) -> None:

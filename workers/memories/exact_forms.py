@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engramq.schemas.patterns import compile_late
+from engramq.workers.one_form import HARDWARE
 
 _BLANK: Final = "[ \u00a0\u202f]"
 _POWERS: Final = {"t": 3, "m": 6}  # of ten, by the first letter of thousand, tausend, Tsd; million, Mio
@@ -32,7 +33,6 @@ _DIALLED: Final = compile_late(
     rf"|\(?[1-9]\d\d\)?[ -]\d{{3}}[ -]\d{{4}}|\d{{4}}(?:{_BLANK}\d{{4}}){{3}})(?![\w/]|[ .,:-]\d)"
 )
 _ACCOUNT: Final = compile_late(rf"\b[A-Z]{{2}}\d\d(?:{_BLANK}[0-9A-Z]{{4}}){{2,7}}(?:{_BLANK}[0-9A-Z]{{1,3}})?\b")
-_HARDWARE: Final = compile_late(r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b")
 _DIGITS_DIALLED: Final = range(7, 17)  # fewer or more behind a zero may be a list
 
 
@@ -76,6 +76,6 @@ def _count(found: re.Match[str]) -> str:
 
 
 _WRITERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = (
-    (_ACCOUNT, _join_all), (_HARDWARE, _join_all), (_GROUPED, _join_digits), (_DIALLED, _join_dialled),
+    (_ACCOUNT, _join_all), (HARDWARE, _join_all), (_GROUPED, _join_digits), (_DIALLED, _join_dialled),
     (_COUNTED, _count), (_MEASURED, lambda _: ""),
 )  # fmt: skip

@@ -124,7 +124,7 @@ async def restore(
     try:
         return await store.write_at_length(namespace, write)
     except _KeyTaken as problem:
-        raise await _taken(store, namespace, problem) from None
+        raise await _refuse_taken(store, namespace, problem) from None
 
 
 async def _require_empty(tx: Transaction) -> None:
@@ -145,7 +145,7 @@ class _KeyTaken(Exception):
         self.batch, self.constraint = batch, constraint
 
 
-async def _taken(store: Store, namespace: str, problem: _KeyTaken) -> ExportRefused:
+async def _refuse_taken(store: Store, namespace: str, problem: _KeyTaken) -> ExportRefused:
     """Return the refusal that names the record and its key, as far as that is still to be seen."""
     first = problem.batch[0].number
     if isinstance(problem.batch[0].record, MemoryRecord | NodeRecord):

@@ -22,13 +22,13 @@ def probe(path: Path, role: str, database: str, bound_s: float = PROBE_BOUND_S, 
             line.settimeout(bound_s)
             line.connect(str(path))
             asked = struct.pack("!i", 3 << 16) + _texts("user", role, "database", database, "")
-            line.sendall(_counted(asked))
+            line.sendall(_frame(asked))
             answer = _read_answer(stream)
             if answer == "ready" and statement:
-                line.sendall(b"Q" + _counted(_texts(statement)))
+                line.sendall(b"Q" + _frame(_texts(statement)))
                 answer = _read_answer(stream)
             if answer == "ready":
-                line.sendall(b"X" + _counted(b""))
+                line.sendall(b"X" + _frame(b""))
             return answer
     except (OSError, struct.error):
         return "down"
@@ -49,5 +49,5 @@ def _texts(*texts: str) -> bytes:
     return b"".join(text.encode() + b"\0" for text in texts)
 
 
-def _counted(body: bytes) -> bytes:
+def _frame(body: bytes) -> bytes:
     return struct.pack("!i", len(body) + 4) + body

@@ -13,7 +13,7 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import Thing
 from tests.gateway.rest.requests import Rest
 from tests.gateway.test_arguments import MINIMAL
-from tests.gateway.test_http import Site, served, shared, site, workers
+from tests.gateway.test_http import Site, serve, shared, site, workers
 from tests.gateway.worker_side import SCRIPT, WorkerSide, a_memory
 
 __all__ = ["shared", "site", "workers"]
@@ -92,7 +92,7 @@ async def test_what_is_not_there_is_404_with_the_reply_of_the_tool(rest: Rest, w
 
 @pytest.mark.promise("RC-7")
 async def test_a_write_that_is_not_answered_in_time_is_202(redis_url: str, keys: Keys) -> None:
-    async with served(redis_url, keys, 0.2) as (site, workers):
+    async with serve(redis_url, keys, 0.2) as (site, workers):
         for kind in SCRIPT:
             workers.script[kind] = lambda _command, _envelope: None
         rest = Rest(site.port)

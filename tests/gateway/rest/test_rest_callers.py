@@ -8,7 +8,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.auth.tokens import NewToken
 from tests.gateway.rest.requests import Rest
-from tests.gateway.test_http import served as site_served
+from tests.gateway.test_http import serve
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 
 __all__ = ["settings"]
@@ -78,7 +78,7 @@ async def test_without_a_good_token_only_the_document_is_to_be_had(settings: Set
 
 @pytest.mark.promise("RC-7")
 async def test_a_caller_has_one_share_of_calls_whatever_the_door(redis_url: str, keys: Keys) -> None:
-    async with site_served(redis_url, keys, quotas="principal_calls=2") as (site, _):
+    async with serve(redis_url, keys, quotas="principal_calls=2") as (site, _):
         rest = Rest(site.port)
         async with rest.http, Client(site.url) as client:
             assert (await rest.call("memory_stats", {})).status_code == 200

@@ -225,7 +225,7 @@ async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(
         near = () if number % 2 else UNSET  # found by the store, or still to be looked for
         linker.schedule(DEFAULT_NAMESPACE, [Activated(memory_id=stored.id, near=near)])
         await linker.link_scheduled()
-    rows = await prepared(world)
+    rows = await list_prepared(world)
     kinds = r"insert into (?:ledger|nodes|memories|edges)|update ledger|links_made_at = now|standing_source =|<=> [$]"
     kinds += "|from deferred_links d|model_id, e.dimensions|of_late|as fingerprint|e.end_id, e.id"
     planned = [(found[0], row) for row in rows if (found := re.search(kinds, row["statement"]))]
@@ -238,12 +238,12 @@ async def test_an_edge_is_looked_up_by_a_plan_that_is_kept(world: World) -> None
     await world.keep("Ada knows Bob")
     for _ in range(2):
         await world.ask(EdgeMissing, GetEdge(source_name="Ada", target_name="Bob", relation="knows"))
-    looked_up = [row for row in await prepared(world) if "join nodes s" in row["statement"]]
+    looked_up = [row for row in await list_prepared(world) if "join nodes s" in row["statement"]]
     assert sum(row["generic_plans"] for row in looked_up) == 2
     assert sum(row["custom_plans"] for row in looked_up) == 0
 
 
-async def prepared(world: World) -> list[Row]:
+async def list_prepared(world: World) -> list[Row]:
     """Return the statements that sessions keep, and how often they were planned; a few sessions took turns."""
     asked = b"select statement, generic_plans, custom_plans from pg_prepared_statements"
     await asyncio.gather(*world.store._ending)  # else a new session is lent for one that ends a read
