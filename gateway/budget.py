@@ -71,6 +71,7 @@ _LISTS: Final = (
 _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
 # Else a page would have no end from which the next could go on.
 _AT_LEAST_ONE: Final = ("memories", "extracts", "proposals", "edges", "entries", "pairs")
+_EDGES: Final = "edges"  # a page where they are counted; those of a path have all of their fields, or go
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _DIGEST: Final = "digest"
 _NEVER_CUT: Final = frozenset(
@@ -234,9 +235,14 @@ class _Fitting:
             if self._inner.get(name) and not self._fits():
                 self._shorten(name, 1)
 
+    def _pages(self) -> list[str]:
+        """Return the names of lists that keep an item: the next page goes on from it."""
+        return [name for name in _AT_LEAST_ONE if name != _EDGES or "count" in self._inner]
+
     def _empty_lists(self) -> None:
+        kept = self._pages()
         for name in _LISTS:
-            if self._inner.get(name) and name not in _AT_LEAST_ONE and not self._fits():
+            if self._inner.get(name) and name not in kept and not self._fits():
                 self._shorten(name, 0)
 
     def _shorten(self, name: str, least: int) -> None:
@@ -258,7 +264,7 @@ class _Fitting:
     def _bare(self, kept: frozenset[str]) -> None:
         """Leave so much of each item of a page, and memory, and few words."""
         inner = self._inner
-        pages = (item for name in _AT_LEAST_ONE for item in inner.get(name, ()))
+        pages = (item for name in self._pages() for item in inner.get(name, ()))
         for item in (*pages, *(inner[name] for name in _ONE_MEMORY if inner.get(name))):
             if isinstance(item, dict):
                 for key in item.keys() - kept:

@@ -25,6 +25,7 @@ from engramq.schemas.commands import (
     MemoryChanged,
     MemoryFound,
     MemoryList,
+    PathReport,
     Reply,
     Stored,
     StoreMemory,
@@ -35,10 +36,11 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
 from engramq.schemas.passages import Passages, words_of
-from engramq.schemas.records import Memory, MemoryPreview, ReferencedMemory, Via
+from engramq.schemas.records import Memory, MemoryPreview, PathEdge, ReferencedMemory, Via
 from engramq.schemas.vocabulary import (
     CommandStatus,
     Detail,
+    Direction,
     MemorySource,
     MemoryState,
     Partition,
@@ -233,6 +235,23 @@ def test_no_reply_is_longer_than_its_budget_and_nothing_goes_in_silence(
     assert sum(len(shown[name]) for name in lists) + shown.get("omitted", 0) == sum(len(given[name]) for name in lists)
     if given.get("memories"):
         assert shown["count"] == len(shown["memories"]) >= 1  # so that there is a place from which to go on
+
+
+@pytest.mark.promise("AG-4", "AG-6")
+def test_an_edge_of_a_path_is_whole_or_goes() -> None:
+    edge = PathEdge(
+        edge_id=uuid7(), source_id=uuid7(), target_id=uuid7(), relation="supports", weight=0.7950254286882847,
+        memory_sector=Sector.EMOTIONAL, direction=Direction.OUTGOING,
+    )  # fmt: skip
+    path = PathReport(
+        path_found=False, path_length=None, nodes=[], edges=[edge, edge], total_weight=0.9971636190492472,
+        truncated=False,
+    )  # fmt: skip
+    body = json.loads(text_of(plain(path, Detail.BRIEF)))
+    assert len(cut("graph_find_path", body, 500)) <= 500
+    check_reply("graph_find_path", body, is_error=False)
+    assert (body["edges"], body["omitted"]) == ([], 2)
+    assert body["rest"]
 
 
 @pytest.mark.promise("AG-4", "CL-2")
