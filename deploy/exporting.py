@@ -137,7 +137,7 @@ class _Things:
             left_out[Omission.PROPERTIES] += 1
 
 
-class _Form:
+class _FormWriter:
     """The shared part of all forms: it reads lines, and counts records that no form holds."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class _Form:
                 self.left_out[_OF_FIELDS[name]] += 1
 
 
-class MarkdownForm(_Form):
+class MarkdownForm(_FormWriter):
     """A folder of notes: one for each memory, in a folder by its project, and one for each thing of the graph."""
 
     def __init__(self, keep: Callable[[PurePosixPath, str], None]) -> None:
@@ -277,7 +277,7 @@ class MarkdownForm(_Form):
             yield
 
 
-class _Folder:
+class _NoteFolder:
     """Keeps notes in a folder of the disk."""
 
     def __init__(self, folder: Path) -> None:
@@ -318,7 +318,7 @@ def _file_name(text: str) -> str:
     return f"{name} -" if name.casefold() in _RESERVED else name
 
 
-class Mem0Form(_Form):
+class Mem0Form(_FormWriter):
     """The result of mem0's `get_all`: an object with `results`."""
 
     def __init__(self, out: IO[bytes]) -> None:
@@ -361,7 +361,7 @@ class Mem0Form(_Form):
         yield
 
 
-class McpMemoryForm(_Form):
+class McpMemoryForm(_FormWriter):
     """The lines of MCP's memory server: entities with observations, then relations. They are held, as that server does.
 
     A memory that came from there is an observation of its entity again, any other one of its project, or of "memories".
@@ -434,7 +434,7 @@ def opened_form(form: ExportFormat, target: Path) -> Iterator[ExportForm]:
     unfinished = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this writer alone
     try:
         unfinished.mkdir(mode=0o700)
-        yield MarkdownForm(_Folder(unfinished).keep)
+        yield MarkdownForm(_NoteFolder(unfinished).keep)
         unfinished.replace(target)
     except OSError as problem:
         raise Unwritable(f"{str(target)!r} cannot be written: {problem.strerror or problem}.") from problem

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from engramq.evidence.files import MOST_BYTES, Folder, NoFile, Outside, Text, TooLarge, comparable, root_of
+from engramq.evidence.files import MOST_BYTES, FileText, Folder, NoFile, Outside, TooLarge, comparable, root_of
 
 if TYPE_CHECKING:
     from engramq.evidence.git import Repository
@@ -80,7 +80,7 @@ class _Comparison:
         self._root = root
         self._folder = Folder(root) if root else None
         self._until = until
-        self._texts: dict[str, Text | None] = {}  # of files that are cited more than once, as long as there is room
+        self._texts: dict[str, FileText | None] = {}  # of files that are cited more than once, as long as there is room
         self._held = 0  # bytes in them
         self._cited: dict[_Key, Citation] = {}
         self._files: dict[_Key, str] = {}  # real paths by what cites them
@@ -171,7 +171,7 @@ class _Comparison:
         else:
             self.found[key] = Freshness(UNKNOWN, why="it has no hash and no commit")
 
-    def _text(self, key: _Key, path: str) -> Text | None:
+    def _text(self, key: _Key, path: str) -> FileText | None:
         assert self._folder is not None
         if path in self._texts:
             return self._texts[path]
@@ -226,7 +226,7 @@ class _Comparison:
             self.found[key] = Freshness(UNKNOWN, why="git keeps it in another form")
         self._commits.clear()
 
-    def _compare_with(self, was: Text | None, key: _Key) -> None:
+    def _compare_with(self, was: FileText | None, key: _Key) -> None:
         """Compare a file with what its commit has of it, None where that has none."""
         if was is None:
             why = "its commit is not in this repository, or had no such file, or a large one"
@@ -294,7 +294,7 @@ class _Comparison:
         return moved
 
 
-def _compared(text: Text, citation: Citation) -> Freshness:
+def _compared(text: FileText, citation: Citation) -> Freshness:
     """Return what became of a citation with a hash, in a file that may be the one it had or where that has gone."""
     lines, sha256 = str(citation.get("lines") or ""), citation["sha256"]
     if text.digest(lines) == sha256:

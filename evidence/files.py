@@ -33,7 +33,7 @@ class Outside(Exception):
     """The path leads out of the working tree: by dots, by its beginning, by a symbolic link, or into `.git`."""
 
 
-class Text(NamedTuple):  # a dataclass takes 7 ms to import
+class FileText(NamedTuple):  # a dataclass takes 7 ms to import
     """The bytes of a file, with the ends of lines as they are compared."""
 
     data: bytes
@@ -72,9 +72,9 @@ def _span(lines: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def comparable(data: bytes) -> Text:
+def comparable(data: bytes) -> FileText:
     """Return bytes as they are compared."""
-    return Text(data if b"\r\n" not in data or b"\0" in data[:_PROBED] else data.replace(b"\r\n", b"\n"))
+    return FileText(data if b"\r\n" not in data or b"\0" in data[:_PROBED] else data.replace(b"\r\n", b"\n"))
 
 
 class Folder:
@@ -84,7 +84,7 @@ class Folder:
         self.root = os.path.realpath(root)
         self._real: dict[str, str] = {}  # the real paths of folders, since many files share one
 
-    def read(self, path: str) -> Text | None:
+    def read(self, path: str) -> FileText | None:
         """Return a file, None where there is none. Raises Outside, NoFile, TooLarge, OSError."""
         place = self._place(path)
         try:

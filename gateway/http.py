@@ -17,7 +17,7 @@ from starlette.routing import Route
 from engramq.gateway.bodies import Bodies
 from engramq.gateway.limits import GRACE_S, SharedWork
 from engramq.gateway.overview import AskHealth
-from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, Connections, affordable
+from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, ConnectionCounts, affordable
 from engramq.gateway.router import HEALTH_PATHS, RECEIPT_KEY_PATH, Router, Routes
 from engramq.schemas.checks import Health
 from engramq.schemas.faults import EngramqError
@@ -135,7 +135,7 @@ def http_server(routes: Routes, settings: Settings, bodies: Bodies, bounds: Conn
         "http": partial(
             BoundedProtocol,
             bounds=bounds,
-            connections=Connections(bounds, settings.trusted_proxies),
+            connections=ConnectionCounts(bounds, settings.trusted_proxies),
             health=frozenset(HEALTH_PATHS),
         ),
         "ws": "none",

@@ -61,7 +61,7 @@ class Admission(Enum):
     REFUSED = "refused"
 
 
-class Connections:
+class ConnectionCounts:
     """Counts the connections by the address at their other end; a network of IPv6 with 64 bits is one address.
 
     Those of this machine, which all have the same address, are counted by account where it is known: so none closes
@@ -150,7 +150,7 @@ class BoundedProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         bounds: ConnectionBounds,
-        connections: Connections,
+        connections: ConnectionCounts,
         health: frozenset[str],
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)

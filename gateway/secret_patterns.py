@@ -26,7 +26,7 @@ class SecretSpan(NamedTuple):
     kind: str
 
 
-class Form(NamedTuple):
+class SecretForm(NamedTuple):
     """A form of secrets. Its pattern has the secret in a group, which `is_secret` judges.
 
     In small letters one of `marks` stands in every text that has such a secret.
@@ -122,8 +122,8 @@ def _is_card(digits: str) -> bool:
 
 def _form(
     kind: str, marks: str, pattern: str, is_secret: Callable[[str], bool] = is_random, flags: re.RegexFlag = re.ASCII
-) -> Form:
-    return Form(kind, tuple(marks.split(" ")), compile_late(pattern, flags), is_secret)
+) -> SecretForm:
+    return SecretForm(kind, tuple(marks.split(" ")), compile_late(pattern, flags), is_secret)
 
 
 _TEXT: Final = re.IGNORECASE
@@ -154,13 +154,13 @@ _OTHER_KEYS: Final = (
 )
 
 
-def _command(marks: str, programs: str, flags: str, is_secret: Callable[[str], bool] = _is_given) -> Form:
+def _command(marks: str, programs: str, flags: str, is_secret: Callable[[str], bool] = _is_given) -> SecretForm:
     """Return the form of a program's argument: mysql -pS3cret."""
     pattern = rf"(?<![\w-])(?:{programs})\b[^\n|;]{{0,300}}?[ \t](?:{flags}){_ARGUMENT}"
     return _form(KEYWORD, marks, pattern, is_secret)
 
 
-FORMS: Final[tuple[Form, ...]] = (
+FORMS: Final[tuple[SecretForm, ...]] = (
     # A word with - and _ is gone through once.
     _form("JSON Web Token", "eyj", r"(?:(?<![\w\-])|(?<=\\[nrt]))(eyJ[\w\-]{10,}+\.eyJ[\w\-]++(?:\.[\w\-]++)*+)"),
     _form("Bearer Token", "bearer", r"\b(?i:bearer)[ \t]++([\w.~+/=\-]{16,}+)"),

@@ -123,9 +123,9 @@ class HomeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     http: dict[str, str] | UnsetType | None = UNSET
 
 
-Lines = AsyncGenerator[Line]
+LineStream = AsyncGenerator[Line]
 Send = Callable[[bytes], Awaitable[None]]
-Serve = Callable[[Lines, Send], Awaitable[None]]
+Serve = Callable[[LineStream, Send], Awaitable[None]]
 OpenSession = Callable[[Hello], Serve]
 AnswerHome = Callable[[HomeRequest], Awaitable[object]]
 

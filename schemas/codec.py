@@ -97,7 +97,7 @@ def text_of(body: Any) -> str:
     return _encoder.encode(body).decode()
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PendingNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The way of a command whose caller was answered `pending`: get_command reads it before the ledger has a row."""
 
     job_id: str
@@ -148,7 +148,7 @@ def decode_job(payload: bytes) -> list[bytes]:
 
 
 # Returns the bytes of a note.
-encode_note: Final[Callable[[Note], bytes]] = msgspec.msgpack.Encoder().encode
+encode_note: Final[Callable[[PendingNote], bytes]] = msgspec.msgpack.Encoder().encode
 
 # Returns the note in some bytes; raises DecodeError for any other bytes.
-decode_note: Final[Callable[[bytes], Note]] = partial(decoded, msgspec.msgpack.Decoder(Note))
+decode_note: Final[Callable[[bytes], PendingNote]] = partial(decoded, msgspec.msgpack.Decoder(PendingNote))

@@ -302,14 +302,14 @@ Record: TypeAlias = (
 RECORDS: Final[tuple[type[Record], ...]] = get_args(Record)  # in the order of their lines
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _RecordType(msgspec.Struct, frozen=True):
     type: str
 
 
 def is_head(line: bytes) -> bool:
     """Say whether a line begins an export, of whatever version."""
     try:
-        return msgspec.json.decode(line, type=_Kind).type == FORMAT
+        return msgspec.json.decode(line, type=_RecordType).type == FORMAT
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 

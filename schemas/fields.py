@@ -29,7 +29,7 @@ Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pat
 Tags = Annotated[tuple[Name, ...], Meta(max_length=limits.TAGS, extra_json_schema={"uniqueItems": True})]
 MemoryReference = Annotated[Identifier, Meta(description="Id, @stored or @recalled[N]")]
 MemoryId = Annotated[Identifier, Meta(description="Memory id; no reference")]
-Seen = Annotated[Name, Meta(description="digest you judged")]
+JudgedDigest = Annotated[Name, Meta(description="digest you judged")]
 SessionName = Annotated[str, Meta(min_length=1, max_length=limits.SESSION_CHARS, pattern=NOT_BLANK)]
 IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS, pattern=NOT_BLANK)]
 UnitInterval = Annotated[float, Meta(ge=0, le=1)]

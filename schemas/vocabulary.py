@@ -73,7 +73,7 @@ class MemoryState(StrEnum):
     ARCHIVED = "archived"
 
 
-class Standing(StrEnum):
+class Linkability(StrEnum):
     """Whether a memory can be linked: only an active one can, and a pending one later."""
 
     ACTIVE = MemoryState.ACTIVE.value

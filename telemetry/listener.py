@@ -55,7 +55,7 @@ async def serving(host: str, port: int, pages: Mapping[str, ServedPage], *, vari
 
     Raises SettingsError naming `variable`, which the port is from, where it cannot be used.
     """
-    address, connections = host.strip("[]"), _Connections(pages)
+    address, connections = host.strip("[]"), _PageConnections(pages)
     try:
         family, both = (AF_INET6 if ":" in address else AF_INET), address == "::" and has_dualstack_ipv6()
         bound = create_server((address, port), family=family, dualstack_ipv6=both)
@@ -69,7 +69,7 @@ async def serving(host: str, port: int, pages: Mapping[str, ServedPage], *, vari
         connections.close()
 
 
-class _Connections:
+class _PageConnections:
     """The open connections: those that have asked for nothing yet, the oldest first, and those that have."""
 
     def __init__(self, pages: Mapping[str, ServedPage]) -> None:

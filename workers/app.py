@@ -29,7 +29,7 @@ from engramq.workers.db.readiness import NotReady, Reason
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.embedders.batching import BatchingEmbedder, BatchObserver
-from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.confidence import ConfidenceCurve
 from engramq.workers.embedders.factory import EmbedderFile, create_embedder
 from engramq.workers.embedders.interface import Embedder, EmbedderUnavailable
 from engramq.workers.embedders.minilm import MiniLmEmbedder
@@ -133,7 +133,7 @@ def build_services(
         vectorizer,
         sizes,
         Copies(store, sizes),
-        Confidence(vectorizer),
+        ConfidenceCurve(vectorizer),
         MinRelevance.of(settings),
         ForeignVectors(store, FormerModels(settings.home)),
         WorkerChecks(store, vectorizer, embedder),

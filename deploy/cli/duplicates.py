@@ -68,7 +68,7 @@ def command(
     if yes and not merge:
         raise click.UsageError("--yes goes with --merge.")
     with operating("duplicates", namespace) as place:
-        progress = _Lines(silent=as_json)
+        progress = _ProgressLine(silent=as_json)
         listing = commands.FindDuplicates(
             by="text",
             partition=UNSET if partition is None else Partition(partition),
@@ -111,7 +111,7 @@ class Duplicates:
         return sum(len(group.goes) for group in self.groups)
 
 
-class _Lines:
+class _ProgressLine:
     """Says now and then how far it is."""
 
     def __init__(self, *, silent: bool) -> None:
@@ -124,7 +124,7 @@ class _Lines:
 
 
 def _duplicates(
-    client: ToolClient, listing: commands.FindDuplicates, shown: int, merge: bool, progress: _Lines
+    client: ToolClient, listing: commands.FindDuplicates, shown: int, merge: bool, progress: _ProgressLine
 ) -> Duplicates:
     result, sets = Duplicates(), Sets()
     _find(client, listing, result, sets, progress)
@@ -138,7 +138,7 @@ def _duplicates(
 
 
 def _find(
-    client: ToolClient, listing: commands.FindDuplicates, result: Duplicates, sets: Sets, progress: _Lines
+    client: ToolClient, listing: commands.FindDuplicates, result: Duplicates, sets: Sets, progress: _ProgressLine
 ) -> None:
     """Look the namespace through by texts, then by vectors."""
     similarity, texts = listing.similarity, Digests()
@@ -186,7 +186,7 @@ def _previews(client: ToolClient, result: Duplicates, shown: int) -> dict[str, s
     return named
 
 
-def _merge(client: ToolClient, result: Duplicates, progress: _Lines) -> None:
+def _merge(client: ToolClient, result: Duplicates, progress: _ProgressLine) -> None:
     result.merged = 0
     for some in transactions(result.groups, limits.DUPLICATES_MERGED):
         command = commands.MergeDuplicates(groups=tuple(some), similarity=result.similarity)

@@ -15,7 +15,7 @@ from engramq.deploy.cli.options import require_folder
 from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.foreign import REJECTED, ChangedMeanwhile, DryRun
-from engramq.deploy.importing.rows import Row
+from engramq.deploy.importing.rows import CheckedRow
 from engramq.deploy.importing.sending import CORRECTIONS, CannotReject, Importer, NoWorker, first_of
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.faults import EngramqError
@@ -47,7 +47,7 @@ def print_kept_apart(importer: Importer, settings: Settings) -> None:
         )
 
 
-def _search_for(row: Row, settings: Settings) -> str:
+def _search_for(row: CheckedRow, settings: Settings) -> str:
     """Return a search that finds a row, to copy into a shell."""
     where = [] if row.namespace == settings.namespace else ["--namespace", row.namespace]
     where += ["--project", row.record.project, "--only"] if isinstance(row.record.project, str) else []

@@ -19,7 +19,7 @@ _TYPED: Final = ("<user_input", "</user_input>")
 _NOTICE: Final = ("<mode_notice>", "</mode_notice>")
 
 
-class _Messages(turns.LineReader):
+class _MessageReader(turns.LineReader):
     """Reads messages: an answer hangs on the question before it."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def _name_unspoken(message: Mapping[str, Any]) -> str:
 
 CLINE: Final = turns.ClientFormat(
     "cline",
-    _Messages,
+    _MessageReader,
     spoken=(),
     silent=(),
     kinds=frozenset(_SPEAKERS),

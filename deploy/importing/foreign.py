@@ -17,7 +17,7 @@ from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, 
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, ForeignReader
 from engramq.deploy.importing.records import Given, Rejection, rejection
-from engramq.deploy.importing.rows import Row, Secrets, make_batches
+from engramq.deploy.importing.rows import CheckedRow, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, OpenImporter, Options, RejectFile, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.redaction import Redaction
@@ -35,7 +35,7 @@ LABELS: Final = ("source", "target")  # the ends of an edge, whose labels the ex
 
 
 @dataclass
-class Graph:
+class ForeignGraph:
     """Checks what the export names, and writes it, without its secrets if they are left out.
 
     `labels`: of the nodes that the export has, so that edges find theirs.
@@ -161,7 +161,7 @@ class ImportedExport:
     """The result of an import: `left_out` by the rules of its format, each with its number."""
 
     importer: Importer
-    graph: Graph
+    graph: ForeignGraph
     left_out: Counter[LeftOut]
 
 
@@ -211,7 +211,7 @@ async def import_foreign(
     memories = read.kinds[Given] + read.kinds[Rejection]
     namespace = options.namespace or settings.namespace
     async with open_importer(read, memories or None) as importer:
-        graph = Graph(importer.secrets)
+        graph = ForeignGraph(importer.secrets)
         records = read.counting(entry for entry in export.entries_again() if isinstance(entry, Given | Rejection))
         rows = options.checked(records, settings, importer.secrets, foreign=True)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
@@ -234,7 +234,7 @@ class DryRun:
 
     counts: Counter[str] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
-    samples: list[Row] = field(default_factory=list)
+    samples: list[CheckedRow] = field(default_factory=list)
     secrets: int = 0
 
 
@@ -246,7 +246,7 @@ def look_through(
     Raises UnusableFile, CannotReject.
     """
     looked, secrets = DryRun(), new_secrets(settings)
-    graph = Graph(secrets)
+    graph = ForeignGraph(secrets)
     with ExitStack() as files:
         telling = RejectFile(rejects, files)
 

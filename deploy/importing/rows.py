@@ -92,7 +92,7 @@ HELD_BATCHES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CheckedRow:
     """A checked record: the line on which it begins, whose it is, what is to be stored, by what it is known again.
 
     `file`: the one of a folder. `original`: the memory that it was exported from.
@@ -114,7 +114,7 @@ class RowBatch:
     """
 
     namespace: str
-    rows: tuple[Row, ...]
+    rows: tuple[CheckedRow, ...]
     key: str
     named: bool
 
@@ -153,7 +153,7 @@ def check_rows(
     split: bool = False,
     secrets: Secrets | None = None,
     foreign: bool = False,
-) -> Iterator[Row | Rejection | LeftOut]:
+) -> Iterator[CheckedRow | Rejection | LeftOut]:
     """Check what each row says.
 
     `namespace` is for rows that name none; with `one_namespace` it is for all rows, whatever they name. `split`: a text
@@ -184,7 +184,7 @@ def check_rows(
             yield SPARE[name]
         for number, (record, known_by) in enumerate(checked):
             original = None if number else given.original  # the first piece of a text that is split corrects it
-            yield Row(given.line, whose, record, identities.of(whose, known_by), given.file, original)
+            yield CheckedRow(given.line, whose, record, identities.of(whose, known_by), given.file, original)
 
 
 def _check(
@@ -287,18 +287,18 @@ def _chars_beside(record: ImportRecord) -> int:
 
 
 def make_batches(
-    rows: Iterable[Row | Rejection | LeftOut], size: int, chars: int
+    rows: Iterable[CheckedRow | Rejection | LeftOut], size: int, chars: int
 ) -> Iterator[RowBatch | Rejection | LeftOut]:
     """Put rows of one namespace together, in their order: at most `size` rows and about `chars` characters each.
 
     A batch is of rows with external ids or of rows without. Unfinished ones are held for several namespaces at once,
     HELD_BATCHES times `size` rows in all.
     """
-    waiting: dict[tuple[str, bool], list[Row]] = {}
+    waiting: dict[tuple[str, bool], list[CheckedRow]] = {}
     lengths: dict[tuple[str, bool], int] = {}
     held = 0
     for row in rows:
-        if not isinstance(row, Row):
+        if not isinstance(row, CheckedRow):
             yield row
             continue
         whose = row.namespace, row.record.external_id is not UNSET
@@ -319,6 +319,6 @@ def make_batches(
         yield _batch(rest)
 
 
-def _batch(rows: list[Row]) -> RowBatch:
+def _batch(rows: list[CheckedRow]) -> RowBatch:
     named = rows[0].record.external_id is not UNSET
     return RowBatch(rows[0].namespace, tuple(rows), f"import:{uuid7()}", named)

@@ -30,7 +30,7 @@ from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
 from engramq.deploy.cli.tool_client import ASK_AGAIN_S, GIVE_UP_S, NOT_DONE, URL, ToolClient, is_refused, open_client
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection, read_records
-from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
+from engramq.deploy.importing.rows import CheckedRow, RowBatch, Secrets, check_rows, make_batches
 from engramq.deploy.local.home import Home, home_from
 from engramq.deploy.local.ownership import nobody_has
 from engramq.deploy.local.servers_for import servers_for
@@ -215,7 +215,7 @@ class Rejects(Protocol):
         ...
 
 
-class Progress(Protocol):
+class ImportProgress(Protocol):
     """Takes word of how far an import is."""
 
     def show(self, rows: int, read: int = 0) -> None:
@@ -240,10 +240,10 @@ class Importer:
     namespace: str
     on_duplicate: OnDuplicate
     rejects: Rejects
-    progress: Progress
+    progress: ImportProgress
     counts: Counter[ReceiptStatus]
     read: int = 0
-    sample: Row | None = None
+    sample: CheckedRow | None = None
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     kept_to_author: int = 0
@@ -367,7 +367,7 @@ class Options:
 
     def checked(
         self, records: Iterable[Given | Rejection], settings: Settings, secrets: Secrets, *, foreign: bool = False
-    ) -> Iterator[Row | Rejection | LeftOut]:
+    ) -> Iterator[CheckedRow | Rejection | LeftOut]:
         """Return what the records say, each checked; `secrets` counts those that are left out.
 
         `foreign`: another program has written them.

@@ -179,7 +179,7 @@ def _learned(facts: SessionFacts, more: SessionFacts) -> SessionFacts:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _TranscriptProgress:
     """How far a session is read."""
 
     client: ClientFormat
@@ -227,7 +227,7 @@ class _Reading:
 
 def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]:
     """Yield what a session says, its facts before the turns that they are of; raises OSError and UnusableFile."""
-    reading = _Reading(client, _begin(client, session), Transcript(client))
+    reading = _TranscriptProgress(client, _begin(client, session), Transcript(client))
     if reading.facts != SessionFacts():
         yield reading.facts
     if session.path.endswith(_OBJECT):
@@ -243,7 +243,7 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
     yield from _ended(reading, session.path)
 
 
-def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]:
+def _said_in_object(reading: _TranscriptProgress, session: StoredSession) -> Iterator[Said]:
     """Yield what is in a session that is one JSON object, as older versions of Gemini CLI wrote it."""
     content = _object_in(session.path)
     messages = next((given for name in _LISTS if isinstance(given := content.get(name), list)), None)
@@ -264,7 +264,7 @@ def _object_in(path: str) -> Mapping[str, Any]:
     return content
 
 
-def _ended(reading: _Reading, path: str) -> Iterator[Said]:
+def _ended(reading: _TranscriptProgress, path: str) -> Iterator[Said]:
     if reading.line and not reading.is_ours:
         client = reading.client.name
         yield Rejection(1, FILE, f"No line is as {client} writes it: is it of another client, or a new form?", path)

@@ -212,7 +212,7 @@ _SCOPES_ELSEWHERE: Final = "scp"
 _REQUIRED: Final = ["exp", "iss", "aud", "sub"]
 
 
-class _Header(msgspec.Struct):
+class _TokenHeader(msgspec.Struct):
     """The fields of a token's header that are read before the signature is checked."""
 
     alg: str
@@ -285,12 +285,12 @@ class _Unfit(Exception):
     """A token is not valid here. The text is for the log, and never says what stood in the token."""
 
 
-def _header(token: str) -> _Header:
+def _header(token: str) -> _TokenHeader:
     if len(token) > TOKEN_CHARS:
         raise _Unfit("it is too long")
     head = token.partition(".")[0]
     try:
-        return msgspec.json.decode(urlsafe_b64decode(head + "=" * (-len(head) % 4)), type=_Header)
+        return msgspec.json.decode(urlsafe_b64decode(head + "=" * (-len(head) % 4)), type=_TokenHeader)
     except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
         raise _Unfit("it has no header") from None
 

@@ -66,7 +66,7 @@ class _Icon(msgspec.Struct, rename="camel"):
     theme: Literal["dark", "light"] | None = None
 
 
-class _Client(msgspec.Struct, rename="camel"):
+class _ClientInfo(msgspec.Struct, rename="camel"):
     name: str
     version: str
     title: str | None = None
@@ -78,7 +78,7 @@ class _Client(msgspec.Struct, rename="camel"):
 class _Handshake(_Params, rename="camel", kw_only=True):
     protocol_version: str
     capabilities: _Capabilities
-    client_info: _Client
+    client_info: _ClientInfo
 
 
 class Introduction:

@@ -193,13 +193,13 @@ def dump_model(message: types.JSONRPCMessage) -> bytes:
     return dump(message.model_dump(by_alias=True, exclude_unset=True))
 
 
-Answer = Callable[[bytes, types.RequestId | None], Awaitable[None]]
+SendAnswer = Callable[[bytes, types.RequestId | None], Awaitable[None]]
 
 
 class SdkStream:
     """The SDK's server for one client, message by message."""
 
-    def __init__(self, service: Service, profile: Profile, caller: Caller, answer: Answer) -> None:
+    def __init__(self, service: Service, profile: Profile, caller: Caller, answer: SendAnswer) -> None:
         """`answer` takes what the server says, and the id of the request that it answers, if it answers one."""
         self._server = build_server(service, profile, lambda _ctx: caller)
         self._incoming, self._read_stream = anyio.create_memory_object_stream[SessionMessage | Exception]()

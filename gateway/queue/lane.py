@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError
 
 from engramq.schemas.clocks import Presence, clock
-from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_job, encode_note
+from engramq.schemas.codec import DecodeError, PendingNote, decode_answer, encode, encode_job, encode_note
 from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, UnsupportedServer, pack, pack_script
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
@@ -254,7 +254,7 @@ class BusLane:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if len(self._notes) >= NOTES_MAX // self._keys.lanes or not self.is_open:
             return
-        command_id, note = waiting.envelope.id, encode_note(Note.of(waiting.envelope, waiting.job_id))
+        command_id, note = waiting.envelope.id, encode_note(PendingNote.of(waiting.envelope, waiting.job_id))
         self._notes[command_id] = (pack("SET", self._keys.note(command_id), note, "EX", NOTE_TTL_S), written)
         self._wake.set()
         await asyncio.wait([written], timeout=NOTE_WAIT_S)

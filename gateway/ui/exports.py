@@ -61,11 +61,11 @@ class _Outgoing(io.BytesIO):
         return taken
 
 
-class _TooLarge(Exception):
+class _FormTooLarge(Exception):
     """The form holds more of the export than the gateway has room for."""
 
 
-class _Written:
+class _ExportFile:
     """The file of an export so far; the form of another program is written as the lines come."""
 
     def __init__(self, page: PageRequest, name: ExportFormat) -> None:
@@ -80,7 +80,7 @@ class _Written:
         return {} if self._form is None else dict(self._form.left_out)
 
     async def pieces(self, part: Part) -> AsyncIterator[bytes]:
-        """Yield what comes into the file by these lines; raises _TooLarge."""
+        """Yield what comes into the file by these lines; raises _FormTooLarge."""
         if self._form is None:
             yield part.lines
             return
@@ -92,7 +92,7 @@ class _Written:
         for line in part.lines.splitlines():
             form.write(line)
         if form.held > HELD_BYTES:
-            raise _TooLarge
+            raise _FormTooLarge
         if part.is_last:
             self._rest = form.finish()
 
@@ -138,7 +138,7 @@ async def _lines(
     page: PageRequest, export: str, first: Part, rest: AsyncGenerator[Part, None], form: ExportFormat
 ) -> AsyncIterator[bytes]:
     """Yield the file as all parts come, and keep how far they are; what `rest` raises breaks the file off."""
-    part, size, state, written = first, 0, "broken", _Written(page, form)
+    part, size, state, written = first, 0, "broken", _ExportFile(page, form)
 
     def far(state: str) -> AnswerProgress:
         return AnswerProgress(state, part.records, part.total, size, written.left_out)
@@ -154,7 +154,7 @@ async def _lines(
                 await _tell(page, export, far("running"))
                 part = await anext(rest)
             state = "whole"
-        except _TooLarge:
+        except _FormTooLarge:
             state = "large"
             raise
         finally:

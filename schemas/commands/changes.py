@@ -104,7 +104,7 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, tag="update_memory")
         ]
         | UnsetType
     ) = UNSET
-    seen: fields.Seen | UnsetType = UNSET
+    seen: fields.JudgedDigest | UnsetType = UNSET
 
     def check(self) -> None:
         """Refuse to set and to clear the same field, and a project, an interval, a citation that is none."""

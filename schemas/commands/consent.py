@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.graph import AnySector, AsWritten
-from engramq.schemas.fields import Cursor, Identifier, Name, Note, Seen
+from engramq.schemas.fields import Cursor, Identifier, JudgedDigest, Name, Note
 from engramq.schemas.ids import list_position
 from engramq.schemas.records import EdgeCandidate, Proposal
 from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, Sector, Thing, WorkerKind
@@ -102,7 +102,7 @@ class DecideProposal(WriteCommand, frozen=True, kw_only=True, tag="decide_propos
     proposal_id: Identifier
     decision: Decision
     reason: Note | UnsetType = UNSET
-    seen: Seen | UnsetType = UNSET
+    seen: JudgedDigest | UnsetType = UNSET
 
 
 class Decided(WriteReply, kw_only=True, tag="decided"):

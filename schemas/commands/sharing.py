@@ -5,7 +5,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands.base import ExampleCall, Tool, ToolGuide, WriteCommand, WriteReply
-from engramq.schemas.fields import MemoryId, Note, Seen
+from engramq.schemas.fields import JudgedDigest, MemoryId, Note
 from engramq.schemas.vocabulary import Thing
 
 # The subject of the guide's examples.
@@ -18,7 +18,7 @@ class ShareMemory(WriteCommand, frozen=True, kw_only=True, tag="share_memory"):
     """Let everybody in the namespace see a private memory."""
 
     memory_id: MemoryId
-    seen: Seen | UnsetType = UNSET
+    seen: JudgedDigest | UnsetType = UNSET
     reason: Note | UnsetType = UNSET
 
 

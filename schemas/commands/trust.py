@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project
+from engramq.schemas.fields import Cursor, JudgedDigest, MemoryId, Moment, Name, Note, refuse_every_project
 from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility
 
@@ -28,7 +28,7 @@ class VerifyMemory(WriteCommand, frozen=True, kw_only=True, tag="verify_memory")
     memory_id: MemoryId
     verification: Annotated[Verification, Meta(description="rejected: false, or an injection")]
     reason: Note | UnsetType = UNSET
-    seen: Seen | UnsetType = UNSET
+    seen: JudgedDigest | UnsetType = UNSET
 
 
 class Verified(WriteReply, kw_only=True, tag="verified"):
@@ -91,7 +91,7 @@ class PromoteMemory(WriteCommand, frozen=True, kw_only=True, tag="memory_promote
     scope: ClassVar[Scope] = Scope.VERIFY
 
     record_id: MemoryId
-    seen: Seen | UnsetType = UNSET
+    seen: JudgedDigest | UnsetType = UNSET
 
 
 class Promoted(WriteReply, kw_only=True, tag="promoted"):

@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from engramq.gateway.bodies import REST, Bodies, NoRoom, Turns
 from engramq.gateway.identity import local_peer
-from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, Connections
+from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, ConnectionCounts
 from engramq.gateway.router import LARGE_BYTES
 from engramq.schemas.keys import Keys
 from tests.gateway import test_http as http
@@ -277,7 +277,7 @@ async def test_who_does_not_read_is_ended(redis_url: str, keys: Keys) -> None:
 
 
 def test_accounts_of_this_machine_have_shares_of_their_own_and_the_servers_own_account_always() -> None:
-    connections = Connections(replace(BOUNDS, share=2, spare_of_one=1, connections=4, spare=1))
+    connections = ConnectionCounts(replace(BOUNDS, share=2, spare_of_one=1, connections=4, spare=1))
     here, served = "127.0.0.1", [Admission.SERVED] * 2
     assert [connections.enter(here, 1001) for _ in range(4)] == [*served, Admission.SPARE, Admission.REFUSED]
     assert [connections.enter(here, 1002) for _ in range(3)] == [*served, Admission.REFUSED]
@@ -293,7 +293,7 @@ def test_accounts_of_this_machine_have_shares_of_their_own_and_the_servers_own_a
 
 
 def test_a_proxy_has_no_share() -> None:
-    connections = Connections(replace(BOUNDS, share=1, spare_of_one=1, connections=4), ["10.0.0.0/8"])
+    connections = ConnectionCounts(replace(BOUNDS, share=1, spare_of_one=1, connections=4), ["10.0.0.0/8"])
     assert [connections.enter("192.0.2.1") for _ in range(3)] == [Admission.SERVED, Admission.SPARE, Admission.REFUSED]
     assert connections.enter("2001:db8::1") is Admission.SERVED
     assert connections.enter("2001:db8::2") is Admission.SPARE  # one network

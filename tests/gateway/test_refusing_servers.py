@@ -20,7 +20,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Assignment, Completion, Runner, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, RunAssignment, WorkerSpec
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_stdio_sessions import serving
 from tests.queue.conftest import keys, own_server, own_stage
@@ -88,7 +88,7 @@ async def free_disk(server: Server, redis: Any) -> None:
             await asyncio.sleep(0.05)
 
 
-def all_actors(answer: Runner) -> list[WorkerSpec]:
+def all_actors(answer: RunAssignment) -> list[WorkerSpec]:
     """Return an actor of every kind, since without one the installation is degraded."""
     return [an_actor(answer, store, kind=kind) for kind in WorkerKind]
 

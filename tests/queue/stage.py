@@ -25,7 +25,7 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_WRITES
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
-from engramq.workers.queue.contract import Assignment, Completion, Periodic, Runner, WorkerSpec
+from engramq.workers.queue.contract import Assignment, Completion, Periodic, RunAssignment, WorkerSpec
 from engramq.workers.queue.process import serve
 from tests.lanes import lanes_at
 
@@ -43,7 +43,9 @@ async def echo(assignment: Assignment) -> Completion:
     return Completion(Pong(payload=command.payload))
 
 
-def an_actor(*runners: Runner, kind: WorkerKind = WorkerKind.RECALL, schedule: tuple[Periodic, ...] = ()) -> WorkerSpec:
+def an_actor(
+    *runners: RunAssignment, kind: WorkerKind = WorkerKind.RECALL, schedule: tuple[Periodic, ...] = ()
+) -> WorkerSpec:
     """Return an actor that gives pings to the first runner and stores to the second."""
     return WorkerSpec(kind, dict(zip((Ping, StoreMemory), runners, strict=False)), schedule)
 

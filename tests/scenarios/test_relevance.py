@@ -14,7 +14,7 @@ from bench.languages import facts
 from bench.lookup import PAIRS
 from bench.retrieval import read_lines
 from bench.silence import UNKNOWN
-from engramq.workers.embedders.confidence import Pair, bystanders, read_pairs
+from engramq.workers.embedders.confidence import CalibrationPair, bystanders, read_pairs
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, with_settings
 from tools.measure_confidence import expected_error
@@ -68,7 +68,7 @@ async def asked(database: Database, redis_url: str, key_prefix: str, contents: l
         yield agent
 
 
-def known_pairs() -> list[Pair]:
+def known_pairs() -> list[CalibrationPair]:
     return [item for item in read_pairs(PAIRS) if item.paraphrase is not None][:ASKED]
 
 

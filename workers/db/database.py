@@ -27,9 +27,9 @@ from engramq.workers.db.statements import WatchedConnection
 from engramq.workers.db.transaction import (
     AT_LENGTH,
     NOBODY,
-    Answer,
     CommitUnknown,
     Lookup,
+    LookupResult,
     Row,
     Transaction,
     ask,
@@ -199,7 +199,7 @@ class Store:
             return result
 
     @_persistent
-    async def look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
+    async def look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[LookupResult]:
         """Return the answers of lookups from a read-only transaction of their own, asked again as `read` does.
 
         Raises EngramqError with `unavailable`.

@@ -14,19 +14,19 @@ from engramq.workers.db.transaction import (
     BEGIN_READ_ONLY,
     COMMIT,
     NOBODY,
-    Answer,
     Lookup,
+    LookupResult,
     pooled_settings_of,
     settings_to_take,
 )
 
 # How lookups are asked: in a transaction that is open, or in one of their own.
-Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[Answer]]]
+Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[LookupResult]]]
 
 
 async def look_up(
     connection: WatchedConnection, tenant: int, known: Mapping[str, str | int], lookups: Sequence[Lookup]
-) -> list[Answer]:
+) -> list[LookupResult]:
     """Return the answers, from one transaction in the tenant's rows; NOBODY has none.
 
     `known`: what every query may name. Raises psycopg.Error; the connection is then of no more use.

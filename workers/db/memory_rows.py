@@ -35,7 +35,7 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
-from engramq.workers.db.transaction import Answer, Jsonb, Row, Transaction, loads
+from engramq.workers.db.transaction import Jsonb, LookupResult, Row, Transaction, loads
 
 R = TypeVar("R")
 
@@ -189,7 +189,7 @@ class KnownMemories:
         """Return those of these memories that are known."""
         return {memory_id: self._known[memory_id] for memory_id in ids if memory_id in self._known}
 
-    def read(self, answer: Answer, known: Mapping[str, Known]) -> dict[str, Memory]:
+    def read(self, answer: LookupResult, known: Mapping[str, Known]) -> dict[str, Memory]:
         """Return the memories of an answer to `visible_by_id`, asked with `known`; callers own them, not contents."""
         if answer is None:
             return {}

@@ -106,7 +106,7 @@ class Lookup(NamedTuple):
     values: Mapping[str, Any]
 
 
-Answer: TypeAlias = str | bytes | None  # JSON; None where the query found nothing
+LookupResult: TypeAlias = str | bytes | None  # JSON; None where the query found nothing
 
 
 async def execute(
@@ -210,7 +210,7 @@ class Transaction:
         """Return all rows of a query."""
         return await (await self.send(query, **values)).fetchall()
 
-    async def look_up(self, asked: Sequence[Lookup]) -> list[Answer]:
+    async def look_up(self, asked: Sequence[Lookup]) -> list[LookupResult]:
         """Return the answers of several lookups; they are under way together."""
         sent = [await self.send(query, **values) for query, values in asked]
         rows = [await cursor.fetchone() for cursor in sent]

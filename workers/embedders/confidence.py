@@ -20,7 +20,7 @@ PAIRS: Final = Path(__file__).with_name("calibration_pairs.jsonl")
 BYSTANDERS: Final = Path(__file__).with_name("calibration_bystanders.jsonl")  # with the pairs 500 memories
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CalibrationPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A memory and what asks for it."""
 
     memory: str
@@ -36,9 +36,9 @@ class Texts(NamedTuple):
     meant: NDArray[np.intp]
 
 
-def read_pairs(path: Path) -> list[Pair]:
+def read_pairs(path: Path) -> list[CalibrationPair]:
     """Return the pairs of a file, one a line."""
-    return [msgspec.json.decode(line, type=Pair) for line in path.read_bytes().splitlines()]
+    return [msgspec.json.decode(line, type=CalibrationPair) for line in path.read_bytes().splitlines()]
 
 
 def bystanders() -> list[str]:
@@ -100,7 +100,7 @@ async def _vectors(embed: Embed, texts: Sequence[str], *, questions: bool) -> Ve
     return np.concatenate(parts)
 
 
-class Confidence:
+class ConfidenceCurve:
     """One per process. The curve is found when it is first asked for, once; who asks meanwhile waits for it."""
 
     def __init__(self, vectorizer: Vectorizer) -> None:

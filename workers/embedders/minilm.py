@@ -76,7 +76,7 @@ class Arithmetic(StrEnum):
         return INT8_SHA256 if self is Arithmetic.INT8 else MODEL_SHA256
 
 
-class Session:
+class LoadedMiniLm:
     """A loaded model."""
 
     def __init__(self, folder: Path, arithmetic: Arithmetic, *, threads: int = 1) -> None:
@@ -135,8 +135,8 @@ _VNNI: Final = frozenset({"avx512_vnni", "avx_vnni"})
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     encoder: TokenEncoder
-    kept: Session | None  # for what is stored; None when the file of the store's model cannot be used
-    asked: Session  # for questions
+    kept: LoadedMiniLm | None  # for what is stored; None when the file of the store's model cannot be used
+    asked: LoadedMiniLm  # for questions
 
 
 class MiniLmEmbedder(Embedder):
@@ -147,7 +147,7 @@ class MiniLmEmbedder(Embedder):
         self._threads = threads
         self._folder = folder
         self._arithmetic = arithmetic
-        self._spare: dict[Arithmetic, Session] = {}  # of the model before, for the next one that is loaded
+        self._spare: dict[Arithmetic, LoadedMiniLm] = {}  # of the model before, for the next one that is loaded
         cores = usable_cores()
         self._batches = BatchLimits(texts=TEXTS_PER_RUN, concurrent=cores, alone=True)
         self._model = LazyModel(self._load, at_once=cores, closed_reason="the minilm embedder is closed")
@@ -209,12 +209,12 @@ class MiniLmEmbedder(Embedder):
         return_freed_memory()
         return loaded
 
-    def _sessions(self) -> dict[Arithmetic, Session]:
+    def _sessions(self) -> dict[Arithmetic, LoadedMiniLm]:
         """Load what may be used: int8 if it can be had, and float32 unless the store began with int8, or will.
 
         A new store does so without a comparison where the CPU multiplies int8.
         """
-        sessions: dict[Arithmetic, Session] = {}
+        sessions: dict[Arithmetic, LoadedMiniLm] = {}
         try:
             sessions[Arithmetic.INT8] = self._session(Arithmetic.INT8)
         except EmbedderUnavailable as problem:
@@ -224,8 +224,8 @@ class MiniLmEmbedder(Embedder):
             sessions[Arithmetic.FLOAT32] = self._session(Arithmetic.FLOAT32)
         return sessions
 
-    def _session(self, arithmetic: Arithmetic) -> Session:
-        return self._spare.get(arithmetic) or Session(self._folder, arithmetic, threads=self._threads)
+    def _session(self, arithmetic: Arithmetic) -> LoadedMiniLm:
+        return self._spare.get(arithmetic) or LoadedMiniLm(self._folder, arithmetic, threads=self._threads)
 
 
 def _run(loaded: _Loaded, batch: Sequence[Sequence[int]], *, questions: bool) -> Vectors:
@@ -256,7 +256,7 @@ def multiplies_int8() -> bool:
     return any(not _VNNI.isdisjoint(line.split()) for line in lines if line.startswith("flags"))
 
 
-def _fastest(sessions: Mapping[Arithmetic, Session]) -> Arithmetic:
+def _fastest(sessions: Mapping[Arithmetic, LoadedMiniLm]) -> Arithmetic:
     """Return what questions are embedded with, and what a new store begins with: of two the faster one, as measured."""
     found, taken = next(iter(sessions)), dict[Arithmetic, float]()
     if len(sessions) > 1:

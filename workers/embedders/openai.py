@@ -77,13 +77,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     longest_wait_s: float = 20.0
 
 
-class _Row(msgspec.Struct):
+class _EmbeddingItem(msgspec.Struct):
     index: int
     embedding: list[float]
 
 
-class _Answer(msgspec.Struct):
-    data: list[_Row]
+class _EmbeddingList(msgspec.Struct):
+    data: list[_EmbeddingItem]
 
 
 class _ErrorBody(msgspec.Struct):
@@ -210,7 +210,7 @@ class OpenAiEmbedder(Embedder):
 
     def _read(self, content: bytes, expected: int) -> Vectors:
         try:
-            rows = sorted(msgspec.json.decode(content, type=_Answer).data, key=lambda row: row.index)
+            rows = sorted(msgspec.json.decode(content, type=_EmbeddingList).data, key=lambda row: row.index)
         except msgspec.DecodeError as error:
             raise EmbedderUnavailable(self._describe("the answer is not an embeddings list")) from error
         if [row.index for row in rows] != list(range(expected)):

@@ -41,7 +41,7 @@ class KnownModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FormerQuestions:
     """Questions as a former model reads them, and its curve from cosines to chances."""
 
     embeddings: Sequence[Embedding]
@@ -63,7 +63,7 @@ class FormerModels:
         self._held: dict[int, _Held | None] = {}  # None: a model that cannot be had
         self._loading = asyncio.Lock()
 
-    async def read(self, questions: Sequence[str], models: Iterable[KnownModel]) -> dict[int, Reading]:
+    async def read(self, questions: Sequence[str], models: Iterable[KnownModel]) -> dict[int, FormerQuestions]:
         """Return the questions as these models read them, as far as they can be had, by their ids."""
         found = {}
         for model in models:
@@ -79,7 +79,7 @@ class FormerModels:
             if held is not None:
                 await held.embedder.aclose()
 
-    async def _read(self, questions: Sequence[str], model: KnownModel) -> Reading | None:
+    async def _read(self, questions: Sequence[str], model: KnownModel) -> FormerQuestions | None:
         try:
             async with self._loading:
                 held = await self._ready(model)
@@ -89,7 +89,7 @@ class FormerModels:
         except EmbedderUnavailable as problem:
             log.warning("A former model reads nothing", extra={"model": model.name, "reason": problem.reason})
             return None
-        return Reading([Embedding.of(model.id, vector) for vector in vectors], held.curve)
+        return FormerQuestions([Embedding.of(model.id, vector) for vector in vectors], held.curve)
 
     async def _ready(self, model: KnownModel) -> _Held | None:
         if model.id not in self._held:
@@ -112,7 +112,7 @@ def _held(model: KnownModel, home: Path | None) -> _Held | None:
     return _Held(embedder)
 
 
-Seen = tuple[str, Viewer]  # a namespace, and who sees what of it
+NamespaceViewer = tuple[str, Viewer]  # a namespace, and who sees what of it
 KEPT_S: Final = 60.0
 NAMESPACES_MAX: Final = 10_000  # whose counts are kept
 
@@ -129,7 +129,7 @@ class _Counted:
 class Foreign:
     """The questions as those other models read them that can, and what the reply has to say; UNSET: nothing."""
 
-    readings: Sequence[Reading] = field(default=())
+    readings: Sequence[FormerQuestions] = field(default=())
     notice: str | UnsetType = UNSET
 
 
@@ -141,11 +141,11 @@ class ForeignVectors:
         self._former = former
         self._models: dict[int, KnownModel] = {}
         self._models_until = 0.0
-        self._counted: dict[Seen, _Counted] = {}
+        self._counted: dict[NamespaceViewer, _Counted] = {}
         self._counting = asyncio.Lock()
 
     async def read(
-        self, seen: Seen, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
+        self, seen: NamespaceViewer, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
     ) -> Foreign:
         """Read questions by the models but this one that made vectors in these partitions.
 
@@ -176,12 +176,12 @@ class ForeignVectors:
         ]
         return Foreign(list(readings.values()), _notice(counts, running))
 
-    def is_due(self, seen: Seen) -> bool:
+    def is_due(self, seen: NamespaceViewer) -> bool:
         """Say whether what is known of a namespace is old."""
         counted = self._counted.get(seen)
         return counted is not None and time.monotonic() >= counted.until
 
-    async def refresh(self, seen: Seen) -> None:
+    async def refresh(self, seen: NamespaceViewer) -> None:
         """Count a namespace again if that is due. Raises EngramqError (`unavailable`)."""
         if self.is_due(seen):
             await self._count(seen)
@@ -191,7 +191,7 @@ class ForeignVectors:
         self._models_until = time.monotonic() + KEPT_S
         await self._former.keep(self._models.keys() - {model_id})
 
-    async def _count(self, seen: Seen) -> None:
+    async def _count(self, seen: NamespaceViewer) -> None:
         async def count(tx: Transaction) -> dict[tuple[Partition, int], int]:
             return {
                 (Partition(row["partition"]), row["model_id"]): row["memories"]

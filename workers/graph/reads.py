@@ -212,7 +212,7 @@ class _EdgeSaid(Interval):
     memory_sector: Sector
 
 
-class _Ends(TypedDict):
+class _EdgeEnds(TypedDict):
     source_id: str
     target_id: str
 
@@ -224,9 +224,9 @@ def edge_said(row: Row) -> _EdgeSaid:
     return _EdgeSaid(edge_id=str(row["id"]), relation=relation, weight=weight, memory_sector=sector, **interval(row))
 
 
-def ids_of_ends(row: Row) -> _Ends:
+def ids_of_ends(row: Row) -> _EdgeEnds:
     """Return the ids of an edge's ends."""
-    return _Ends(source_id=str(row["source_id"]), target_id=str(row["target_id"]))
+    return _EdgeEnds(source_id=str(row["source_id"]), target_id=str(row["target_id"]))
 
 
 def sector_of_row(row: Row) -> Sector:

@@ -11,7 +11,7 @@ PATH_EDGES: Final = (200, 2_000, 20_000)  # edges looked at in one read: tried o
 PATH_NODES: Final = 100_000  # nodes seen before a search is given up
 
 
-class OutOfTime(Exception):
+class WalkTimeout(Exception):
     """Raised by a read: the time for the walk is over."""
 
 
@@ -51,7 +51,7 @@ async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tu
     for distance in range(1, depth + 1):
         try:
             hops = await edges_from(frontier, per_node, NEIGHBOR_EDGES)
-        except OutOfTime:
+        except WalkTimeout:
             return walked, True
         cut = cut or _was_cut(hops, per_node)
         level: dict[UUID, ReachedNode] = {}
@@ -131,7 +131,7 @@ async def shortest_path(start: UUID, end: UUID, depth: int, edges_from: EdgesFro
             break
         try:
             side, hops, whole = await _cheaper_level(sides, edges_from)
-        except OutOfTime:
+        except WalkTimeout:
             return None, True
         cut = cut or not whole
         side.advance(hops)

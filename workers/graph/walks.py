@@ -25,7 +25,7 @@ from engramq.workers.graph.reads import (
     node_ref,
     sector_of_row,
 )
-from engramq.workers.graph.traversal import EdgesFrom, Hop, OutOfTime, ReachedNode, shortest_path, walk
+from engramq.workers.graph.traversal import EdgesFrom, Hop, ReachedNode, WalkTimeout, shortest_path, walk
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.decay import decay
 
@@ -103,20 +103,20 @@ def _start_missing(name: str) -> WalkStartMissing:
 
 
 def _reading(context: Context, query: str, filters: Mapping[str, Any], weight_of: Callable[[Row], float]) -> EdgesFrom:
-    """Return what reads the edges that lead on from a frontier until WALK_S are over; it raises OutOfTime then."""
+    """Return what reads the edges that lead on from a frontier until WALK_S are over; it raises WalkTimeout then."""
     until = time.monotonic() + WALK_S
 
     async def edges_from(frontier: Sequence[UUID], per_node: int, limit: int) -> list[Hop]:
         left_ms = int((until - time.monotonic()) * 1000)
         if left_ms <= 0:
-            raise OutOfTime
+            raise WalkTimeout
 
         async def read(tx: Transaction) -> list[Row]:
             await tx.limit_statements(left_ms / 1000)
             try:
                 return await tx.rows(query, frontier=list(frontier), per_node=per_node, limit=limit, **filters)
             except StatementTimeout:
-                raise OutOfTime from None
+                raise WalkTimeout from None
 
         rows = await context.store.read(context.envelope.namespace, read)
         return [Hop(row["near"], row["far"], row["id"], weight_of(row), row) for row in rows]

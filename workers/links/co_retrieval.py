@@ -29,14 +29,14 @@ Ids = tuple[str, str]  # of two memories, the lower first: as text they have the
 
 
 @dataclass(slots=True)
-class Together:
+class PairCount:
     """How often a pair was found together, and in which instances of sessions."""
 
     times: int = 0
     instances: set[str] = field(default_factory=set)
 
 
-async def note_pairs(tx: Transaction, pairs: Mapping[Ids, Together]) -> list[Pair]:
+async def note_pairs(tx: Transaction, pairs: Mapping[Ids, PairCount]) -> list[Pair]:
     """Note that pairs, at least one, were found together; return those that have been often enough to be linked."""
     await tx.send("commit_without_waiting")
     ordered = sorted(pairs)
@@ -66,7 +66,7 @@ class CoRetrievals:
     ) -> None:
         self._store = store
         self._rules = rules
-        self._noted: dict[str, dict[Ids, Together]] = {}
+        self._noted: dict[str, dict[Ids, PairCount]] = {}
         self._waiting = 0
         self._debounce = Debounce.of_notes(self._write_all, activity, stopping)
 
@@ -89,7 +89,7 @@ class CoRetrievals:
             if known is None:
                 if self._waiting >= PAIRS_MAX:
                     continue
-                known = pairs[pair] = Together()
+                known = pairs[pair] = PairCount()
                 self._waiting += 1
             known.times += 1
             if len(known.instances) < limits.CO_RETRIEVALS:
@@ -103,7 +103,7 @@ class CoRetrievals:
             for start in range(0, len(ordered), PAIRS_AT_ONCE):
                 await self._write(namespace, {pair: pairs[pair] for pair in ordered[start : start + PAIRS_AT_ONCE]})
 
-    async def _write(self, namespace: str, pairs: dict[Ids, Together]) -> None:
+    async def _write(self, namespace: str, pairs: dict[Ids, PairCount]) -> None:
         ripe = await self._store.write(namespace, lambda tx: note_pairs(tx, pairs))
         if ripe:
             await self._store.write(namespace, lambda tx: link_pairs(tx, ripe, rules=self._rules))

@@ -24,7 +24,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import Pair, pair_of, parse_uuid, uuid7
-from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
+from engramq.schemas.vocabulary import AuditAction, Linkability, LinkAction, Partition
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Jsonb, Transaction
@@ -37,7 +37,7 @@ from engramq.workers.trust import require_trusted_with
 WAITING: Final = "Call again once the memory is active. Or disconnect removes links that wait for it."
 
 
-class Ends(NamedTuple):
+class OrderedPair(NamedTuple):
     """The two memories of a request, as the caller ordered them."""
 
     source: UUID
@@ -93,16 +93,16 @@ class LinkWriter:
         self.table = table
         self._waiting, self._rules = waiting, rules
         self._asserted: list[tuple[Asserted, Envelope, AuditAction]] = []
-        self._deferred: list[tuple[Ends, LinkRequest, Envelope, int | None]] = []
+        self._deferred: list[tuple[OrderedPair, LinkRequest, Envelope, int | None]] = []
 
     @classmethod
-    async def open(cls, tx: Transaction, several: Iterable[Ends], rules: LinkRules) -> Self:
+    async def open(cls, tx: Transaction, several: Iterable[OrderedPair], rules: LinkRules) -> Self:
         """Lock all memories that the requests will name, and read their links."""
         pairs = list(dict.fromkeys(ends.pair for ends in several))
         ids = {end for pair in pairs for end in pair}
         table = await LinkTable.open(tx, ids, changing=pairs)
         await table.look_up_replacements()
-        pending = [end for end in ids if table.standing(end) is Standing.PENDING]
+        pending = [end for end in ids if table.linkability(end) is Linkability.PENDING]
         rows = await tx.rows("waiting_at", ids=pending) if pending else []
         return cls(table, Counter({row["id"]: row["links"] for row in rows}), rules)
 
@@ -121,7 +121,7 @@ class LinkWriter:
         ends = ends_of(request)
         untrusted = require_linkable(self.table, ends, envelope.principal) is Partition.UNTRUSTED
         existing = self.table.link(ends.pair)
-        if pending := [end for end in ends if self.table.standing(end) is Standing.PENDING]:
+        if pending := [end for end in ends if self.table.linkability(end) is Linkability.PENDING]:
             self._defer(pending, ends, request, envelope, item)
             link = assert_new(UUID(uuid7()), *ends, request)
             return Asserted(*ends, LinkAction.DEFERRED, link, None, untrusted=untrusted)
@@ -162,7 +162,7 @@ class LinkWriter:
                 await _audit(tx, envelope, action, asserted)
 
     def _defer(
-        self, pending: Sequence[UUID], ends: Ends, request: LinkRequest, envelope: Envelope, item: int | None
+        self, pending: Sequence[UUID], ends: OrderedPair, request: LinkRequest, envelope: Envelope, item: int | None
     ) -> None:
         for end in pending:
             if self._waiting[end] >= limits.DEFERRED_LINKS:
@@ -172,24 +172,24 @@ class LinkWriter:
         self._deferred.append((ends, request, envelope, item))
 
 
-def ends_of(request: LinkRequest) -> Ends:
+def ends_of(request: LinkRequest) -> OrderedPair:
     """Return the ends of a request; raises EngramqError: `self_loop`, `memory_not_active`, `invalid_parameter`."""
     request.check()
     source, target = parse_uuid(request.source), parse_uuid(request.target)
     if source is None or target is None:
-        raise not_active(request.source if source is None else request.target, Standing.NOT_FOUND)
+        raise not_active(request.source if source is None else request.target, Linkability.NOT_FOUND)
     if source == target:
         raise refuse(FaultCode.SELF_LOOP, "A memory cannot be linked to itself.")
-    return Ends(source, target)
+    return OrderedPair(source, target)
 
 
-def require_linkable(table: LinkTable, ends: Ends, principal: Principal) -> Partition:
+def require_linkable(table: LinkTable, ends: OrderedPair, principal: Principal) -> Partition:
     """Return the partition of two memories that this principal may link, now or once both are active.
 
     Raises EngramqError when they cannot be linked.
     """
     for end in ends:
-        if table.standing(end) not in {Standing.ACTIVE, Standing.PENDING}:
+        if table.linkability(end) not in {Linkability.ACTIVE, Linkability.PENDING}:
             raise table.not_active(end)
     partition, other = (table.partition(end) for end in ends)
     if partition is not other:
@@ -253,7 +253,7 @@ async def connect_all(tx: Transaction, command: Connects, context: Context) -> B
     ends = [_ends_or_fault(item) for item in command.edges]
     results: list[BatchLinked] = []
     errors: list[BatchRefusal] = []
-    known_ends = [pair for pair in ends if isinstance(pair, Ends)]
+    known_ends = [pair for pair in ends if isinstance(pair, OrderedPair)]
     writer = await LinkWriter.open(tx, known_ends, context.services[LinkRules])
     for index, (item, pair) in enumerate(zip(command.edges, ends, strict=True)):
         try:
@@ -281,7 +281,7 @@ async def connect_all(tx: Transaction, command: Connects, context: Context) -> B
     )
 
 
-def _ends_or_fault(item: BatchLink) -> Ends | Fault:
+def _ends_or_fault(item: BatchLink) -> OrderedPair | Fault:
     if item.fault is not UNSET:
         return item.fault
     try:

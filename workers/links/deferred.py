@@ -11,10 +11,10 @@ from engramq.schemas.commands import Connect, LinkRequest, Resolved
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import Pair, format_time
-from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
+from engramq.schemas.vocabulary import AuditAction, Linkability, Resolution
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
-from engramq.workers.links.connect import Ends, LinkWriter, require_linkable
+from engramq.workers.links.connect import LinkWriter, OrderedPair, require_linkable
 from engramq.workers.links.rules import LinkRules, StoredLink, assert_new
 
 SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
@@ -29,7 +29,7 @@ async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rule
     waiting = await tx.rows("deferred_at", ids=list(memory_ids), limit=SETTLED_MAX)
     if not waiting:
         return 0
-    writer = await LinkWriter.open(tx, [Ends(row["source_id"], row["target_id"]) for row in waiting], rules)
+    writer = await LinkWriter.open(tx, [OrderedPair(row["source_id"], row["target_id"]) for row in waiting], rules)
     # Read again, now that nobody else can settle or remove them.
     rows = await tx.rows("deferred_requests", ids=[row["id"] for row in waiting])
     settled: list[tuple[Row, Resolved]] = []
@@ -83,10 +83,10 @@ async def drop_by_id(tx: Transaction, ids: Sequence[UUID], why: str) -> list[Row
 
 def _settle(writer: LinkWriter, row: Row, envelope: Envelope) -> Resolved | None:
     """Make a link, or say why it is dropped; None: it has to wait on."""
-    ends, request = Ends(row["source_id"], row["target_id"]), envelope.command
+    ends, request = OrderedPair(row["source_id"], row["target_id"]), envelope.command
     try:
         require_linkable(writer.table, ends, envelope.principal)
-        if Standing.PENDING in (writer.table.standing(end) for end in ends):
+        if Linkability.PENDING in (writer.table.linkability(end) for end in ends):
             return None
         assert isinstance(request, Connect)
         made = writer.add(request, envelope, action=AuditAction.RESOLVE_DEFERRED)

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from engramq.schemas.commands import Disconnect, Disconnected
 from engramq.schemas.faults import missing
 from engramq.schemas.ids import pair_of, parse_uuid
-from engramq.schemas.vocabulary import AuditAction, Relation, Standing, Thing
+from engramq.schemas.vocabulary import AuditAction, Linkability, Relation, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Transaction
@@ -21,7 +21,7 @@ from engramq.workers.trust import require_trusted_with
 
 @handles(Disconnect, by_keys=True)
 async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> Disconnected:
-    """Remove the link between two memories, whatever their standing, unless it is guarded.
+    """Remove the link between two memories, also where one cannot be linked, unless it is guarded.
 
     Automatic writers do not make a disconnected link again. Raises EngramqError with `forbidden`.
     """
@@ -30,7 +30,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
         return _nothing(command.source, command.target)
     pair = pair_of(source, target)
     table = await LinkTable.open(tx, pair, changing=[pair])
-    known = [end for end in pair if table.standing(end) is not Standing.NOT_FOUND]
+    known = [end for end in pair if table.linkability(end) is not Linkability.NOT_FOUND]
     require_trusted_with(context.envelope.principal, map(table.partition, known), "disconnect")
     stored, waiting = table.link(pair), await waiting_between(tx, pair)
     link = stored or (link_of(waiting[0]) if waiting else None)

@@ -16,9 +16,9 @@ from engramq.schemas.vocabulary import Partition, QueryLinkAction
 from engramq.workers.db.memory_rows import similarity
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes, send_nearest
-from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.confidence import ConfidenceCurve
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.embedders.other_models import ForeignVectors, Reading
+from engramq.workers.embedders.other_models import ForeignVectors, FormerQuestions
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.connect import assert_link
 from engramq.workers.links.rules import LinkRules
@@ -55,7 +55,7 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
     queries, namespace = [command.source_query, command.target_query], context.envelope.namespace
     try:
         embeddings = await context.services[Vectorizer].embed(queries)
-        own = Reading(embeddings, await context.services[Confidence].calibration())
+        own = FormerQuestions(embeddings, await context.services[ConfidenceCurve].calibration())
     except EmbedderUnavailable as problem:
         pause = problem.retry_after_s
         raise refuse(
@@ -77,7 +77,7 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
     return await context.store.read(namespace, guess), others.notice
 
 
-async def _guesses(tx: Transaction, sizes: Sizes, reading: Reading, project: str | None) -> list[Guess]:
+async def _guesses(tx: Transaction, sizes: Sizes, reading: FormerQuestions, project: str | None) -> list[Guess]:
     """Return the nearest active trusted memory to each query as one model reads it; see `send_nearest`."""
     sent = [
         await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=NEAR, project=project)

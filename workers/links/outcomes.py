@@ -13,7 +13,7 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import Pair, pair_of, parse_uuid
 from engramq.schemas.records import SkippedMemory, UsefulMemory
-from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, PairSkipped, Relation, Standing
+from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Linkability, Origin, PairSkipped, Relation
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.transaction import Transaction
@@ -45,10 +45,11 @@ async def record_outcome(tx: Transaction, command: RecordOutcome, context: Conte
     linking = command.signal > HELPED
     pairs = [pair_of(first, second) for first, second in combinations(ids, 2)] if linking else []
     table = await LinkTable.open(tx, ids, changing=pairs, making=pairs)
-    standing = {
-        given_id: table.standing(given_id) if isinstance(given_id, UUID) else Standing.NOT_FOUND for given_id in given
+    linkability = {
+        given_id: table.linkability(given_id) if isinstance(given_id, UUID) else Linkability.NOT_FOUND
+        for given_id in given
     }
-    counted = [memory_id for memory_id in ids if standing[memory_id] in {Standing.ACTIVE, Standing.PENDING}]
+    counted = [memory_id for memory_id in ids if linkability[memory_id] in {Linkability.ACTIVE, Linkability.PENDING}]
     linked = _link(table, counted, command.signal, context.services[LinkRules]) if linking else Linked()
     await table.save()
     return OutcomeRecorded(
@@ -58,7 +59,7 @@ async def record_outcome(tx: Transaction, command: RecordOutcome, context: Conte
         edges_skipped=linked.skipped.total(),
         edges_skipped_by=dict(linked.skipped),
         skipped=[
-            SkippedMemory(memory_id=str(given_id), reason=standing[given_id])
+            SkippedMemory(memory_id=str(given_id), reason=linkability[given_id])
             for given_id in given
             if given_id not in counted
         ],
@@ -71,7 +72,7 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
     for source, target in combinations(helpful, 2):
         pair = pair_of(source, target)
         existing = table.link(pair)
-        if Standing.PENDING in (table.standing(source), table.standing(target)):
+        if Linkability.PENDING in (table.linkability(source), table.linkability(target)):
             linked.skipped[PairSkipped.PENDING.value] += 1
         elif table.partition(source) is not table.partition(target):
             # A promotion may have left it behind: an untrusted memory boosts no trusted one.

@@ -13,7 +13,7 @@ from engramq.schemas import limits, records
 from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import Pair
-from engramq.schemas.vocabulary import Direction, MemoryState, Origin, Partition, Standing, Verification
+from engramq.schemas.vocabulary import Direction, Linkability, MemoryState, Origin, Partition, Verification
 from engramq.workers.db.memory_rows import BEGINNING_CHARS, visible_now, warn_of
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import StoredLink
@@ -60,9 +60,9 @@ class LinkTable:
             table._buried = {(row["low_id"], row["high_id"]) for row in await buried.fetchall()}
         return table
 
-    def standing(self, memory_id: UUID) -> Standing:
+    def linkability(self, memory_id: UUID) -> Linkability:
         """Say whether a memory can be linked."""
-        return standing_of(self._memories.get(memory_id))
+        return linkability_of(self._memories.get(memory_id))
 
     def partition(self, memory_id: UUID) -> Partition:
         """Return the partition of a memory that exists."""
@@ -74,7 +74,7 @@ class LinkTable:
 
     async def look_up_replacements(self) -> None:
         """Find out what replaced those that are superseded, so that a refusal can name it."""
-        superseded = [memory for memory in self._memories if self.standing(memory) is Standing.SUPERSEDED]
+        superseded = [memory for memory in self._memories if self.linkability(memory) is Linkability.SUPERSEDED]
         if superseded:
             self._replacements = await replacements(self.tx, superseded)
 
@@ -83,7 +83,7 @@ class LinkTable:
         row = self._memories.get(memory_id)
         return not_active(
             str(memory_id),
-            standing_of(row),
+            linkability_of(row),
             successor=None if row is None else row["superseded_by"],
             replacement=self._replacements.get(memory_id),
         )
@@ -222,31 +222,32 @@ async def links_of(
 
 
 _WHY: Final = {
-    Standing.NOT_FOUND: "is not known",
-    Standing.ARCHIVED: "is archived",
-    Standing.SUPERSEDED: "is superseded",
-    Standing.REJECTED: "is rejected",
+    Linkability.NOT_FOUND: "is not known",
+    Linkability.ARCHIVED: "is archived",
+    Linkability.SUPERSEDED: "is superseded",
+    Linkability.REJECTED: "is rejected",
 }
 # A sentence that names a tool stands alone: it is left out where the caller has no such tool.
 _RECOVERY: Final = {
-    Standing.NOT_FOUND: "There is no memory of this id: search again.",
-    Standing.ARCHIVED: "restore_memory brings it back. Or use another memory.",
-    Standing.SUPERSEDED: "Nothing active replaces it: use another memory. Or restore_memory brings it back.",
-    Standing.REJECTED: "Use another memory. Or verify_memory decides anew. restore_memory does not undo a rejection.",
+    Linkability.NOT_FOUND: "There is no memory of this id: search again.",
+    Linkability.ARCHIVED: "restore_memory brings it back. Or use another memory.",
+    Linkability.SUPERSEDED: "Nothing active replaces it: use another memory. Or restore_memory brings it back.",
+    Linkability.REJECTED: "Use another memory. Or verify_memory decides anew. "
+    "restore_memory does not undo a rejection.",
 }
 
 
-def standing_of(row: Row | None) -> Standing:
+def linkability_of(row: Row | None) -> Linkability:
     """Return whether a memory with this row (as lock_memories returns it) can be linked."""
     if row is None:
-        return Standing.NOT_FOUND
+        return Linkability.NOT_FOUND
     if row["state"] == MemoryState.ARCHIVED:
-        return Standing.ARCHIVED
+        return Linkability.ARCHIVED
     if row["is_superseded"]:
-        return Standing.SUPERSEDED
+        return Linkability.SUPERSEDED
     if row["verification"] == Verification.REJECTED:
-        return Standing.REJECTED
-    return Standing.PENDING if row["state"] == MemoryState.PENDING else Standing.ACTIVE
+        return Linkability.REJECTED
+    return Linkability.PENDING if row["state"] == MemoryState.PENDING else Linkability.ACTIVE
 
 
 async def replacements(tx: Transaction, ids: Collection[UUID]) -> Mapping[UUID, UUID]:
@@ -259,21 +260,21 @@ async def replacements(tx: Transaction, ids: Collection[UUID]) -> Mapping[UUID, 
 def use_instead(replacement: UUID | None) -> str:
     """Return what to do where a memory is superseded, in the end by this one."""
     if replacement is None:
-        return _RECOVERY[Standing.SUPERSEDED]
+        return _RECOVERY[Linkability.SUPERSEDED]
     return f"Use {replacement} instead. Or restore_memory undoes the supersession."
 
 
 def not_active(
-    memory_id: str, standing: Standing, *, successor: UUID | None = None, replacement: UUID | None = None
+    memory_id: str, linkability: Linkability, *, successor: UUID | None = None, replacement: UUID | None = None
 ) -> EngramqError:
-    """Return the refusal of a memory of this standing.
+    """Return the refusal of a memory that cannot be linked.
 
     Where it is superseded, `successor` replaced it and `replacement` is what took its place in the end.
     """
-    superseded = standing is Standing.SUPERSEDED
+    superseded = linkability is Linkability.SUPERSEDED
     by = f" by {successor}" if superseded and successor is not None else ""
-    recovery = use_instead(replacement) if superseded else _RECOVERY[standing]
-    error = f"Memory {memory_id} {_WHY[standing]}{by}."
+    recovery = use_instead(replacement) if superseded else _RECOVERY[linkability]
+    error = f"Memory {memory_id} {_WHY[linkability]}{by}."
     return refuse(FaultCode.MEMORY_NOT_ACTIVE, error, recovery=recovery, memory_id=memory_id)
 
 
@@ -281,4 +282,4 @@ async def refusal_of(tx: Transaction, row: Row) -> EngramqError:
     """Return the refusal of a memory with this row (as lock_memories returns it) that is not active."""
     successor: UUID | None = row["superseded_by"]
     replacement = {} if successor is None else await replacements(tx, [row["id"]])
-    return not_active(str(row["id"]), standing_of(row), successor=successor, replacement=replacement.get(row["id"]))
+    return not_active(str(row["id"]), linkability_of(row), successor=successor, replacement=replacement.get(row["id"]))

@@ -14,7 +14,7 @@ import msgspec
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import Pair, pair_of, uuid7
 from engramq.schemas.records import DisplacedLink
-from engramq.schemas.vocabulary import DISPLACEABLE, Origin, Standing
+from engramq.schemas.vocabulary import DISPLACEABLE, Linkability, Origin
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
@@ -79,7 +79,7 @@ async def write_automatic(tx: Transaction, wanted: Sequence[AutomaticLink], *, r
 def add_automatic(table: LinkTable, wanted: AutomaticLink, cap: int) -> bool:
     """Add a link where there is none, if it may be; say whether it was added."""
     source, target = wanted.source, wanted.target
-    if source == target or {table.standing(source), table.standing(target)} != {Standing.ACTIVE}:
+    if source == target or {table.linkability(source), table.linkability(target)} != {Linkability.ACTIVE}:
         return False
     if (
         table.partition(source) != table.partition(target)
@@ -150,9 +150,9 @@ async def make_room_again(tx: Transaction, memory_id: UUID, rules: LinkRules) ->
     """
     linked = await _read_linked(tx, memory_id)
     table = await LinkTable.open(tx, {memory_id, *linked})
-    if table.standing(memory_id) is not Standing.ACTIVE:
+    if table.linkability(memory_id) is not Linkability.ACTIVE:
         return []
-    others = [other for other in table.neighbors(memory_id) if table.standing(other) is Standing.ACTIVE]
+    others = [other for other in table.neighbors(memory_id) if table.linkability(other) is Linkability.ACTIVE]
     links = {end: table.counting(end) for end in (*sorted(others), memory_id)}
     keep = {other: max(rules.cap, len(links[other]) - 1) for other in others} | {memory_id: rules.cap}
     going = displacement(links, keep, first_of=memory_id)

@@ -48,7 +48,7 @@ TRUSTED: Final = (Partition.TRUSTED,)
 
 when_erased(forget_texts)
 
-Ends = frozenset[str]  # the ids of two memories that are linked
+LinkedIds = frozenset[str]  # the ids of two memories that are linked
 
 
 class Stated(NamedTuple):
@@ -77,7 +77,7 @@ class Stated(NamedTuple):
         )
 
 
-def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Collection[Ends] = ()) -> None:
+def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Collection[LinkedIds] = ()) -> None:
     """Say of memories of a reply what they differ from, in the reply or `beside` it: almost in it.
 
     `linked`: those that an agent linked as contradicting each other.
@@ -168,7 +168,7 @@ class Disagreement(NamedTuple):
     pieces: DifferingPieces
 
 
-def compare(memory: Stated, other: Stated, linked: Collection[Ends] = ()) -> Disagreement | None:
+def compare(memory: Stated, other: Stated, linked: Collection[LinkedIds] = ()) -> Disagreement | None:
     """Return where two memories disagree; None where they do not.
 
     Two memories do not disagree if one has replaced the other, or if they hold at different times.

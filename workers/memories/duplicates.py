@@ -25,7 +25,7 @@ from engramq.workers.db.memory_rows import lock, previews, visible_now
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes, cheaper, unit, unpack
-from engramq.workers.embedders.confidence import SHIPPED, Confidence
+from engramq.workers.embedders.confidence import SHIPPED, ConfidenceCurve
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -250,7 +250,7 @@ async def _sought(command: FindDuplicates, context: Context) -> Sought:
     if command.similarity is not UNSET:
         return Sought(partitions, model_id, command.similarity)
     try:
-        curve = await context.services[Confidence].calibration()
+        curve = await context.services[ConfidenceCurve].calibration()
     except EmbedderUnavailable as problem:
         raise refuse(FaultCode.UNAVAILABLE, f"{problem}.") from problem
     # The cosine that is as good a sign with this model as SIMILARITY is with the default one.

@@ -30,14 +30,14 @@ _GONE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _OriginalMemory:
     """The memory that a row names, and by what the newest correction is known that came by such a row."""
 
     id: UUID
     identity: bytes
 
     @classmethod
-    def by(cls, original: Original | None) -> "_Named | None":
+    def by(cls, original: Original | None) -> "_OriginalMemory | None":
         """Return what an original names; None for nothing that any memory is called."""
         known = None if original is None else parse_uuid(original.memory_id)
         if known is None:
@@ -48,7 +48,7 @@ class _Named:
 
 async def find_originals(tx: Transaction, batch: RoutedBatch) -> dict[UUID, UUID]:
     """Return the memories that rows name, each with the newest correction that came by such a row, or itself."""
-    named = [name for row in batch.rows.values() if (name := _Named.by(row.original))]
+    named = [name for row in batch.rows.values() if (name := _OriginalMemory.by(row.original))]
     newest = await earlier_rows(tx, [name.identity for name in named])
     return {name.id: newest[name.identity].memory_id if name.identity in newest else name.id for name in named}
 
@@ -64,7 +64,7 @@ async def follow_originals(tx: Transaction, batch: RoutedBatch, newest: Mapping[
     known = {row[ID]: known_of(row) for row in await tx.rows("known_memories", ids=ids)}
     rows, settled, replaced = dict(batch.rows), list(batch.refused), set[UUID]()
     for index, row in batch.rows.items():
-        named = _Named.by(row.original)
+        named = _OriginalMemory.by(row.original)
         base = None if named is None else known.get(named.id)
         if named is None or base is None:  # of another store, or nobody's whom this one sees
             continue
@@ -80,7 +80,9 @@ async def follow_originals(tx: Transaction, batch: RoutedBatch, newest: Mapping[
     return replace(batch, rows=rows, refused=settled)
 
 
-def _follow(index: int, row: RoutedRow, named: _Named, base: KnownMemory, newest: KnownMemory) -> RoutedRow | Receipt:
+def _follow(
+    index: int, row: RoutedRow, named: _OriginalMemory, base: KnownMemory, newest: KnownMemory
+) -> RoutedRow | Receipt:
     """Return a row as it is to be written, or its receipt."""
     original, partition = row.original, row.draft.partition
     assert original is not None

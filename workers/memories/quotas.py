@@ -39,7 +39,7 @@ Amounts = Counter[tuple[str | None, str]]  # by principal, None for all together
 
 
 @dataclass(slots=True, eq=False)
-class Written:
+class TransactionWrites:
     """The writes of one transaction. `ended`: when it was committed, by time.monotonic; inf: not yet."""
 
     amounts: Amounts = field(default_factory=Counter)
@@ -54,10 +54,10 @@ class CountedNamespace:
     began: float = -math.inf
     until: float = -math.inf
     failed: bool = False
-    written: list[Written] = field(default_factory=list)
+    written: list[TransactionWrites] = field(default_factory=list)
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def held(self, mine: Written, principal: str | None, unit: str) -> int:
+    def held(self, mine: TransactionWrites, principal: str | None, unit: str) -> int:
         """Return what a principal has, None for all; room that others may not make does not count."""
         key, amount = (principal, unit), self.counted[principal, unit]
         for written in self.written:
@@ -65,7 +65,7 @@ class CountedNamespace:
             amount += written.amounts[key] if is_sure else max(0, written.amounts[key])
         return amount
 
-    def end(self, written: Written, committed: bool) -> None:
+    def end(self, written: TransactionWrites, committed: bool) -> None:
         """Note how a transaction that wrote has ended."""
         written.ended = time.monotonic()
         if not committed:
@@ -121,7 +121,7 @@ class Allowance:
     tx: Transaction
     principal: str
     since: float
-    written: Written = field(default_factory=Written)
+    written: TransactionWrites = field(default_factory=TransactionWrites)
 
     @classmethod
     def of(cls, tx: Transaction, context: Context) -> Self:

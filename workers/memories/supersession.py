@@ -7,7 +7,7 @@ from engramq.schemas.commands import Superseded, SupersedeMemory
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
-from engramq.schemas.vocabulary import AuditAction, MemoryState, Origin, Relation, Standing, Verification
+from engramq.schemas.vocabulary import AuditAction, Linkability, MemoryState, Origin, Relation, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
@@ -56,11 +56,11 @@ async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: C
     if old_text == new_text or (old_id is not None and old_id == new_id):
         raise refuse(FaultCode.SELF_LOOP, "A memory cannot supersede itself.")
     if old_id is None or new_id is None:
-        raise not_active(old_text if old_id is None else new_text, Standing.NOT_FOUND)
+        raise not_active(old_text if old_id is None else new_text, Linkability.NOT_FOUND)
     rows = await lock(tx, old_id, new_id)
     for memory_id in (old_id, new_id):
         if memory_id not in rows:
-            raise not_active(str(memory_id), Standing.NOT_FOUND)
+            raise not_active(str(memory_id), Linkability.NOT_FOUND)
     if rows[old_id]["superseded_by"] != new_id:
         await supersede_locked(tx, envelope, rows[old_id], rows[new_id])
     memories = await read_memories(tx, (old_id, new_id))
@@ -135,7 +135,7 @@ async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:
 async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
     for row in (old, new):
         if row["state"] == MemoryState.ARCHIVED:
-            raise not_active(str(row["id"]), Standing.ARCHIVED)
+            raise not_active(str(row["id"]), Linkability.ARCHIVED)
     if not may_displace(new["partition"], old["partition"]):
         raise refuse(FaultCode.UNTRUSTED_SUPERSEDES, "An untrusted memory cannot supersede a trusted one.")
     require_trusted_with(principal, (old["partition"], new["partition"]), "supersede")
@@ -160,7 +160,7 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
             raise refuse(FaultCode.SUPERSEDE_CYCLE, f"Memory {new['id']} is already replaced by {old['id']}.")
         raise await refusal_of(tx, new)
     if new["verification"] == Verification.REJECTED:
-        raise not_active(str(new["id"]), Standing.REJECTED)
+        raise not_active(str(new["id"]), Linkability.REJECTED)
 
 
 async def _link(tx: Transaction, old_id: UUID, new_id: UUID, owner: str | None) -> None:

@@ -112,7 +112,7 @@ class CommandTry:
     taken_s: float
 
 
-Runner = Callable[[Assignment], Awaitable[Completion]]
+RunAssignment = Callable[[Assignment], Awaitable[Completion]]
 Observe = Callable[[CommandTry], None]
 
 
@@ -121,7 +121,7 @@ class WorkerSpec:
     """A worker kind: what runs its commands, and its periodic work."""
 
     kind: WorkerKind
-    runners: Mapping[type[Command], Runner]
+    runners: Mapping[type[Command], RunAssignment]
     schedule: tuple["Periodic", ...] = field(default=())
     concurrency: int = 32  # commands that one process carries out at a time
     # A background task that gets the sessions that commands used, refused commands too; best effort.

@@ -37,7 +37,7 @@ from engramq.workers.queue.contract import (
 )
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
-from engramq.workers.queue.settlement import GatheredFollowUps, Result, Session, Settlement, session_of
+from engramq.workers.queue.settlement import GatheredFollowUps, Result, SessionKey, Settlement, session_of
 
 log = logging.getLogger(__name__)
 
@@ -306,7 +306,7 @@ class ClaimedJob:
                     use = uses.get(session_of(envelope))
                     self.resources.background.start(partial(result.completion.after_reply, use), envelope.id)
 
-    async def _write(self, settlement: Settlement, packed: bytes) -> dict[Session, SessionUse]:
+    async def _write(self, settlement: Settlement, packed: bytes) -> dict[SessionKey, SessionUse]:
         """Write the settlement, `packed`, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
 
         Returns how sessions were used, which is unknown when the answer to the first attempt was lost.

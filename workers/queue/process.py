@@ -54,7 +54,7 @@ class Polling:
         return bool(self._workers) and all(worker.polls for worker in self._workers)
 
 
-class _Lanes:
+class _LaneWorkers:
     """The content of a process's lanes: workers of each kind, a pipeline, and the signs of life of both."""
 
     def __init__(
@@ -200,7 +200,7 @@ async def serve(
     if not await _reach(lanes, stop):
         return
     async with asyncio.TaskGroup() as group:
-        served = _Lanes(specs, lanes, stop, grace_s=grace_s, forget=forget)
+        served = _LaneWorkers(specs, lanes, stop, grace_s=grace_s, forget=forget)
         working = [group.create_task(worker.run()) for worker in served.workers]
         reporting = group.create_task(served.report_alive())
         piping = [group.create_task(pipeline.run()) for pipeline in served.pipelines]

@@ -39,7 +39,7 @@ GATHERED_MAX: Final = 2_000  # commands, each of which may have been several; be
 SYSTEM: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 Argument = str | bytes | int | float
-Session = tuple[str, PrincipalId, str]  # namespace, principal, session
+SessionKey = tuple[str, PrincipalId, str]  # namespace, principal, session
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Settlement:
     gathered: list[FollowUp] = field(default_factory=list)  # to be sent later, once the settlement is written
     ended: int = 0  # commands that have an answer, as far as is known before it is written
     _actions: list[tuple[Argument, ...]] = field(default_factory=list)
-    _sessions: dict[Session, str] = field(default_factory=dict)  # each with its name, as the keys have it
+    _sessions: dict[SessionKey, str] = field(default_factory=dict)  # each with its name, as the keys have it
 
     def add(self, results: Sequence[Result]) -> None:
         """Send the answers, enqueue retries and follow-ups, keep dead letters, use and change the sessions."""
@@ -164,7 +164,7 @@ class Settlement:
             arguments += (word, len(rest), *rest)
         return pack_script(SETTLE, (LEASE_KEY + job, *self.keys.guard), arguments)
 
-    def uses(self, written: list[Any]) -> dict[Session, SessionUse]:
+    def uses(self, written: list[Any]) -> dict[SessionKey, SessionUse]:
         """Return how the sessions were used, from the list that the script returned."""
         now, *rest = written
         uses = {}
@@ -181,7 +181,7 @@ class Settlement:
 
     def _use_sessions(self, results: Iterable[Result]) -> None:
         """Use the sessions of commands and write what they will remember, all of one session together."""
-        states_of: dict[Session, list[SessionState]] = {}
+        states_of: dict[SessionKey, list[SessionState]] = {}
         for result in results:
             completion = result.completion
             state = None if completion is None or completion.replayed else completion.session_state
@@ -213,7 +213,7 @@ class Settlement:
             )
 
 
-def session_of(envelope: Envelope) -> Session:
+def session_of(envelope: Envelope) -> SessionKey:
     """Return whose session a command belongs to."""
     return envelope.namespace, envelope.principal.identity, envelope.session
 

@@ -17,10 +17,10 @@ from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.queries import sized_sql, sql
-from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
+from engramq.workers.db.transaction import LOOK_UP, Lookup, LookupResult, Transaction
 from engramq.workers.db.vectors import COUNTED_ROWS, EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.embedders.calibration import Calibration
-from engramq.workers.embedders.other_models import Reading
+from engramq.workers.embedders.other_models import FormerQuestions
 from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
 from engramq.workers.search.ranking import Candidates, as_array
 
@@ -35,7 +35,7 @@ class QuestionVectors:
     """
 
     embedding: Embedding | None
-    former: Sequence[Reading] = field(default=())
+    former: Sequence[FormerQuestions] = field(default=())
     curve: Calibration | None = None
 
     async def measure_by_all(self, measured: Measured) -> Candidates:
@@ -237,7 +237,7 @@ class Tables:
         """Return the candidates of a search; see `find_candidates`."""
         return await find_candidates(self.tx, self.sizes, question, embedding, filters)
 
-    async def ask(self, lookups: Sequence[Lookup]) -> list[Answer]:
+    async def ask(self, lookups: Sequence[Lookup]) -> list[LookupResult]:
         """Answer lookups, which come after the candidates."""
         await self.tx.send(LOOK_UP)
         return await self.tx.look_up(lookups)

@@ -48,7 +48,7 @@ COUNT_S: Final = 1.0  # of a reply, which is of use without its count: 100,000 m
 FEW: Final = 3  # words that name something
 
 
-class _OutOfTime(Exception):
+class _CountTimeout(Exception):
     """Raised by a count: the time for it is over."""
 
 
@@ -89,7 +89,7 @@ def asks_for_all(question: str) -> bool:
     return not naming.one and len(naming.all) <= FEW
 
 
-class Named(NamedTuple):
+class TopicCounts(NamedTuple):
     """How many memories name a topic, and which of those that a search found are among them."""
 
     by_month: Counter[str]
@@ -114,7 +114,7 @@ class Named(NamedTuple):
         )
 
 
-async def count_named(context: Context, topic: str, filters: Filters, found: Collection[Memory]) -> Named | None:
+async def count_named(context: Context, topic: str, filters: Filters, found: Collection[Memory]) -> TopicCounts | None:
     """Count the memories that name a topic among all that a search may find; None where that takes too long."""
     naming = naming_of(topic)
 
@@ -130,15 +130,15 @@ async def count_named(context: Context, topic: str, filters: Filters, found: Col
                 zone=str(context.settings.timezone),
             )
         except StatementTimeout:
-            raise _OutOfTime from None
+            raise _CountTimeout from None
 
     try:
         rows = await context.store.read(context.envelope.namespace, count)
-    except _OutOfTime:
+    except _CountTimeout:
         return None
     by_month, by_thread = Counter[str](), Counter[str]()
     for row in rows:
         by_month[row["month"]] += row["memories"]
         if row["thread"] is not None:
             by_thread[row["thread"]] += row["memories"]
-    return Named(by_month, by_thread, sum(row["found"] for row in rows))
+    return TopicCounts(by_month, by_thread, sum(row["found"] for row in rows))

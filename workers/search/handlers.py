@@ -26,7 +26,7 @@ from engramq.workers.db.memory_rows import mark_visibility, visible_now
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.confidence import ConfidenceCurve
 from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.co_retrieval import CoRetrievals
@@ -123,7 +123,7 @@ async def search(
     least = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[MinRelevance].least
     if least is None and lift is not None:
         least = LEAST_OF_MANY
-    foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
+    foreign, confidence = context.services[ForeignVectors], context.services[ConfidenceCurve]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
     if embedding is not None and not embedding.is_blank:

@@ -24,7 +24,7 @@ from engramq.schemas.records import Extract, Memory, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
-from engramq.workers.search.counts import Named, count_named
+from engramq.workers.search.counts import TopicCounts, count_named
 from engramq.workers.search.handlers import SearchFindings, hint_elsewhere, search
 from engramq.workers.search.ranking import Candidates, Column, or_nothing
 from engramq.workers.search.relevance import MinRelevance
@@ -75,7 +75,7 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
 
 
 def _survey(
-    command: SurveyMemories, found: SearchFindings, named: Named | None, zone: tzinfo, *, is_silent: bool
+    command: SurveyMemories, found: SearchFindings, named: TopicCounts | None, zone: tzinfo, *, is_silent: bool
 ) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""

@@ -17,7 +17,7 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.workers.db.memory_rows import BEGINNING_CHARS
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Answer, Lookup
+from engramq.workers.db.transaction import Lookup, LookupResult
 from engramq.workers.db.vectors import Embedding, unit, unpack
 from engramq.workers.sectors.forms import only_asks
 from engramq.workers.sectors.wishes import is_general
@@ -69,7 +69,7 @@ class Wishes:
             },
         )
 
-    def read(self, answer: Answer, question: str, embedding: Embedding | None) -> None:
+    def read(self, answer: LookupResult, question: str, embedding: Embedding | None) -> None:
         """Take those that bear on the question from the answer."""
         if answer is None:
             return

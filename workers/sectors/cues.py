@@ -204,7 +204,7 @@ _SMILE: Final = compile_late(r"[:;]-?[)(dp]|[\U0001F300-\U0001FAFF]|\b(?:lol|hah
 _CODE: Final = compile_late(r"```|[{}=<>]|\(\)|\b(?:def|select|import|return)\b")
 
 
-class _Text:
+class _CueText:
     """A text cut up once for all cues."""
 
     def __init__(self, content: str) -> None:
@@ -219,21 +219,21 @@ class _Text:
         self.endings = [part.rstrip()[-1] for part in self.sentences]
 
 
-def _matches(pattern: str) -> Callable[[_Text], float]:
+def _matches(pattern: str) -> Callable[[_CueText], float]:
     compiled = compile_late(rf"\b(?:{pattern})\b")
     return lambda text: float(min(4, len(compiled.findall(text.lower))))
 
 
-def _any(*listed: str) -> Callable[[_Text], float]:
+def _any(*listed: str) -> Callable[[_CueText], float]:
     return lambda text: float(any(word in text.present for word in listed))
 
 
-def _scaled_share(found: int, text: _Text) -> float:
+def _scaled_share(found: int, text: _CueText) -> float:
     """One word in five is full weight: more of a kind than that says no more."""
     return min(1.0, 5.0 * found / text.count)
 
 
-def _past(text: _Text) -> float:
+def _past(text: _CueText) -> float:
     """Words that look like a past tense; a plain narrative is near 1."""
     found = sum(
         word in IRREGULAR_PAST or (len(word) > 4 and word.endswith("ed") and not word.endswith("eed"))
@@ -242,34 +242,34 @@ def _past(text: _Text) -> float:
     return _scaled_share(found, text)
 
 
-def _stative(text: _Text) -> float:
+def _stative(text: _CueText) -> float:
     return float(min(2, sum(word in STATIVE_THIRD for word in text.words)))
 
 
-def _imperative_clauses(text: _Text) -> float:
+def _imperative_clauses(text: _CueText) -> float:
     return min(1.0, sum(word in BASE_VERBS for word in text.openers) / max(1, len(text.openers)))
 
 
-def _imperative_start(text: _Text) -> float:
+def _imperative_start(text: _CueText) -> float:
     opening = [word for word in text.words[:2] if word not in _BEFORE_IMPERATIVE]
     return float(bool(opening) and opening[0] in BASE_VERBS)
 
 
-def _ending(sign: str) -> Callable[[_Text], float]:
+def _ending(sign: str) -> Callable[[_CueText], float]:
     """Return the share of sentences that end with this sign."""
     return lambda text: text.endings.count(sign) / max(1, len(text.endings))
 
 
-def _found(pattern: re.Pattern[str]) -> Callable[[_Text], float]:
+def _found(pattern: re.Pattern[str]) -> Callable[[_CueText], float]:
     return lambda text: float(min(4, len(pattern.findall(text.lower))))
 
 
-def _reactions(text: _Text) -> float:
+def _reactions(text: _CueText) -> float:
     """The share of sentences that open like an answer to somebody."""
     return sum(_REACTION.match(part) is not None for part in text.sentences) / max(1, len(text.sentences))
 
 
-def _telling(text: _Text) -> float:
+def _telling(text: _CueText) -> float:
     """How many sentences say something of their speaker: what is between a greeting and a question counts."""
     return float(
         min(
@@ -282,17 +282,17 @@ def _telling(text: _Text) -> float:
     )
 
 
-def _share(*listed: str) -> Callable[[_Text], float]:
+def _share(*listed: str) -> Callable[[_CueText], float]:
     wanted = frozenset(listed)
     return lambda text: _scaled_share(sum(word in wanted for word in text.words), text)
 
 
-def _names(text: _Text) -> float:
+def _names(text: _CueText) -> float:
     inside = [word for part in text.sentences for word in _WORD.findall(part)[1:] if word[0].isupper() and word != "I"]
     return float(min(3, len(inside)))
 
 
-CUES: Final[dict[str, Callable[[_Text], float]]] = {
+CUES: Final[dict[str, Callable[[_CueText], float]]] = {
     "past tense": _past,
     "present perfect": _matches(r"(?:have|has|'ve) (?:\w+ )?(?:been|\w+ed|become|got|grown|come|had|made|lost)"),
     "stative verb": _stative,
@@ -362,7 +362,7 @@ OF_TALK: Final = NAMES[NAMES.index("asking") :]
 
 def cues(content: str) -> Cues:
     """Return float32 [len(NAMES)], one number of 0 to about 8 for each cue."""
-    text = _Text(content)
+    text = _CueText(content)
     return np.array([cue(text) for cue in CUES.values()], dtype=np.float32)
 
 

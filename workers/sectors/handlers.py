@@ -101,7 +101,7 @@ DEBOUNCE_MAX_S: Final = 1.0  # how long, while somebody waits for this process: 
 
 
 @dataclass(slots=True)
-class _Together:
+class _SectorGroup:
     """Memories of one namespace that are classified together."""
 
     ids: list[UUID]
@@ -126,7 +126,7 @@ class Classifier:
     activity: Activity = field(default_factory=Activity)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _model: tuple[SectorModel, WishModel] | None = None
-    _gathered: dict[str, "_Together"] = field(default_factory=dict)
+    _gathered: dict[str, "_SectorGroup"] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def classify(self, namespace: str, ids: Sequence[UUID], lease: Lease) -> int:
@@ -140,7 +140,7 @@ class Classifier:
             joined.ids += ids
             await joined.over()
             return 0
-        gathering = self._gathered[namespace] = _Together(list(ids))
+        gathering = self._gathered[namespace] = _SectorGroup(list(ids))
         try:
             await self.activity.pause(self.debounce_s, DEBOUNCE_MAX_S, self.stopping)
             del self._gathered[namespace]

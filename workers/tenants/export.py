@@ -59,7 +59,7 @@ _FIRST: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RecordSource:
     """One type of lines: where its rows come from."""
 
     type: str
@@ -69,16 +69,16 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind("memory", "memories", "export_memories"),
-    Kind("node", "nodes", "export_nodes"),
-    Kind("edge", "edges", "export_edges", {"layer": "knowledge"}),
-    Kind("link", "edges", "export_edges", {"layer": "association"}),
-    Kind("deferred_link", "deferred_links", "export_deferred_links"),
-    Kind("tombstone", "link_tombstones", "export_tombstones"),
-    Kind("proposal", "proposals", "export_proposals"),
-    Kind("imported_row", "imported_rows", "export_imported_rows"),
+    RecordSource("memory", "memories", "export_memories"),
+    RecordSource("node", "nodes", "export_nodes"),
+    RecordSource("edge", "edges", "export_edges", {"layer": "knowledge"}),
+    RecordSource("link", "edges", "export_edges", {"layer": "association"}),
+    RecordSource("deferred_link", "deferred_links", "export_deferred_links"),
+    RecordSource("tombstone", "link_tombstones", "export_tombstones"),
+    RecordSource("proposal", "proposals", "export_proposals"),
+    RecordSource("imported_row", "imported_rows", "export_imported_rows"),
 )
-AUDIT: Final = Kind("audit", "audit_log", "export_audit")
+AUDIT: Final = RecordSource("audit", "audit_log", "export_audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ async def _head(tx: Transaction, wanted: ExportChoice, release: str) -> dict[str
     }
 
 
-async def _rows(tx: Transaction, kind: Kind, wanted: ExportChoice) -> AsyncIterator[Mapping[str, Any]]:
+async def _rows(tx: Transaction, kind: RecordSource, wanted: ExportChoice) -> AsyncIterator[Mapping[str, Any]]:
     after: dict[str, Any] = dict(_FIRST)
     known = {"left_out": list(LEFT_OUT[kind.table]), "embeddings": wanted.embeddings, "project": wanted.project}
     while rows := await tx.rows(kind.query, **after, **known, **kind.values, limit=ROWS_AT_ONCE):

@@ -34,7 +34,7 @@ class RuleBroken(Exception):
         self.field, self.reason, self.line = field, reason, line
 
 
-class _Memory(NamedTuple):
+class _StagedMemory(NamedTuple):
     """The fields of a staged memory that links need; `promoted`: trusted, and untrusted once."""
 
     trusted: bool
@@ -176,9 +176,9 @@ class ExportRules:
             if old is not None and new is not None:
                 self._run("add_pointer", line=self._line, field=field, old=old.bytes, new=new.bytes)
 
-    def _memory(self, memory_id: UUID) -> _Memory | None:
+    def _memory(self, memory_id: UUID) -> _StagedMemory | None:
         found = self._run("memory", id=memory_id.bytes).fetchone()
-        return None if found is None else _Memory(*found)
+        return None if found is None else _StagedMemory(*found)
 
     def _require_owner_of_ends(self, record: exports.EdgeRecord | exports.LinkRecord) -> None:
         """Refuse an edge or link that others see than its ends.

@@ -62,7 +62,7 @@ WRITINGS: Final[Mapping[str, Writing]] = {
     "audit": Writing("write_exported_audit"),
 }
 
-Lines = Callable[[], Iterable[bytes]]  # the lines of an export, from the first one each time
+ReadLines = Callable[[], Iterable[bytes]]  # the lines of an export, from the first one each time
 # What is being done, with how many records it is, and of how many (None: nobody knows yet).
 ReportProgress = Callable[[str, int, int | None], None]
 
@@ -87,7 +87,7 @@ class Restored:
     pending: int
 
 
-def check(lines: Lines, report: ReportProgress) -> CheckedExport:
+def check(lines: ReadLines, report: ReportProgress) -> CheckedExport:
     """Read a whole export without writing anything; raises ExportRefused, UnusableFile."""
     reading = ExportReader(lines(), packaged().version)
     head = reading.head()
@@ -102,7 +102,7 @@ async def require_empty(store: Store, namespace: str) -> None:
 
 
 async def restore(
-    store: Store, namespace: str, found: CheckedExport, lines: Lines, actor: str, report: ReportProgress
+    store: Store, namespace: str, found: CheckedExport, lines: ReadLines, actor: str, report: ReportProgress
 ) -> Restored:
     """Write an export that `check` has found to be whole, in the name of `actor`.
 

@@ -57,7 +57,7 @@ class SweepPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SweepFindings:
     """The findings of a look, newest first, whether there is more to look at, and where the next look goes on."""
 
     without_sector: list[UUID] = field(default_factory=list)
@@ -71,7 +71,9 @@ class Seen:
         return not (self.without_sector or self.without_links)
 
 
-async def look(tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int) -> Seen:
+async def look(
+    tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int
+) -> SweepFindings:
     """Look at the next `limit` memories that are older than that, not beyond so many that lack their links."""
     row = await tx.only_row(
         "unfinished_before",
@@ -82,7 +84,7 @@ async def look(tx: Transaction, place: SweepPosition, *, older_than_s: float, li
         unlinked=unlinked,
     )
     place = place if row["before"] is None else SweepPosition(row["before"], row["before_id"])
-    return Seen(row["without_sector"], row["without_links"], row["more"], place)
+    return SweepFindings(row["without_sector"], row["without_links"], row["more"], place)
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class _Pace:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _SweepState:
     """The progress of the last looks at a namespace."""
 
     place: SweepPosition | None = None  # of the round through all memories; None between rounds
@@ -115,7 +117,7 @@ class _Progress:
     sectors: _Pace = field(default_factory=_Pace)
     links: _Pace = field(default_factory=_Pace)
 
-    def note_round(self, seen: Seen) -> None:
+    def note_round(self, seen: SweepFindings) -> None:
         """Note what the next step of a round saw."""
         self.place = seen.place if seen.more else None
         if not seen.nothing:
@@ -131,7 +133,7 @@ class Unfinished:
     store: Store
     older_than_s: float = OLDER_THAN_S
     activity: Activity = field(default_factory=Activity)
-    _progress: dict[str, _Progress] = field(default_factory=dict)
+    _progress: dict[str, _SweepState] = field(default_factory=dict)
 
     def forget(self, kept: set[str]) -> None:
         """Forget all namespaces but these."""
@@ -144,12 +146,12 @@ class Unfinished:
 
     async def look_at(self, namespace: str, seen_at: datetime | None = None) -> tuple[FollowUp, ...]:
         """Return the commands that finish what is unfinished. `seen_at`: when this look begins, for `settled`."""
-        progress = self._progress.setdefault(namespace, _Progress())
+        progress = self._progress.setdefault(namespace, _SweepState())
         progress.settled, now = None, time.monotonic()
         if now < min(progress.sectors.back_off.not_before, progress.links.back_off.not_before):
             return ()
         newest, due = await self.store.read(namespace, self._newest)
-        older = Seen()
+        older = SweepFindings()
         # Imported memories are linked after their load, which needs all there is.
         loading = 0 < self.activity.loading_s < LOAD_MAX_S
         if progress.place is None and newest.more and now >= progress.round_at:
@@ -166,8 +168,8 @@ class Unfinished:
         activated = [Activated(memory_id=str(memory_id)) for memory_id in links]
         return finishing(namespace, [*map(str, sectors)], activated)
 
-    async def _newest(self, tx: Transaction) -> tuple[Seen, list[UUID]]:
+    async def _newest(self, tx: Transaction) -> tuple[SweepFindings, list[UUID]]:
         return await self._look(tx, SweepPosition(), LOOKED_AT), await find_due(tx, limit=DEFERRED_AT_ONCE)
 
-    async def _look(self, tx: Transaction, place: SweepPosition, unlinked: int) -> Seen:
+    async def _look(self, tx: Transaction, place: SweepPosition, unlinked: int) -> SweepFindings:
         return await look(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)

@@ -129,7 +129,7 @@ def named_code(code: Sequence[str]) -> str:
     return ", ".join(code[:CODE_SHOWN]) + more
 
 
-class _File(io.FileIO):
+class _BackupFile(io.FileIO):
     """A file whose errors are reported with its name."""
 
     def readinto(self, buffer: Any, /) -> int | None:
@@ -149,7 +149,7 @@ def _open_backup(file: Path) -> Iterator[IO[bytes]]:
                 f"{file} is no regular file, and a backup is read twice.",
                 "Write it to a file first, and restore that.",
             )
-        raw = _File(file)
+        raw = _BackupFile(file)
     except OSError as problem:
         raise _unreadable(file, problem) from problem
     with io.BufferedReader(raw, CHUNK) as source:

@@ -145,7 +145,7 @@ def _copy_cluster(postgres: Postgres, writer: ArchiveWriter, report: Callable[[i
         child = process.stream(postgres.base_backup(), complaints)
         assert child.stdout is not None
         try:
-            broken = _copy_members(io.BufferedReader(_Bounded(child.stdout), CHUNK), writer, report)
+            broken = _copy_members(io.BufferedReader(_TimedReader(child.stdout), CHUNK), writer, report)
             failed = child.wait(ENDING_BOUND_S) != 0
         except subprocess.TimeoutExpired:
             broken = failed = True
@@ -183,7 +183,7 @@ class _Stalled(Exception):
     """Nothing has come for too long."""
 
 
-class _Bounded(io.RawIOBase):
+class _TimedReader(io.RawIOBase):
     """Reads what a program writes, and waits for each part of it no longer than STALL_BOUND_S."""
 
     def __init__(self, source: IO[bytes]) -> None:

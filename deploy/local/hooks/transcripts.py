@@ -103,7 +103,7 @@ def opened(path: str) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """A source of lines."""
 
     def readline(self, size: int, /) -> bytes:
@@ -111,7 +111,7 @@ class Lines(Protocol):
         ...
 
 
-def whole_lines(file: Lines) -> Iterator[tuple[int, bytes | None]]:
+def whole_lines(file: LineSource) -> Iterator[tuple[int, bytes | None]]:
     """Give how many bytes each line takes, and the line: b"" for one that is too long, None for a last one that is cut.
 
     An object is whole with its last bracket, whether or not a line's end follows. A client that was killed before that

@@ -47,7 +47,7 @@ class ServiceState(StrEnum):
     STOPPED = "stopped"
 
 
-class Runner:
+class ServiceRunner:
     """Owns the process of one service. `changed` is called after every change of state."""
 
     def __init__(

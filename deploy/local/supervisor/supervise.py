@@ -15,7 +15,7 @@ from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import ask_once
 from engramq.deploy.local.ownership import SUPERVISOR, lies_at, lock_home, remove_leftover
 from engramq.deploy.local.stack_hold import SERVING
-from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
+from engramq.deploy.local.supervisor.runner import ServiceRunner, ServiceState, rotate_logs
 from engramq.deploy.local.supervisor.stack import Stack, SupervisedService, stop_order
 from engramq.deploy.local.supervisor.state import StateFile, end_predecessor
 from engramq.schemas.passwords import without_password
@@ -40,7 +40,7 @@ class Supervisor:
         self.stopping = asyncio.Event()
         self._linger_s = linger_s
         self._state_file = StateFile(home)
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[str, ServiceRunner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._holds: dict[object, dict[str, object]] = {}
@@ -142,7 +142,7 @@ class Supervisor:
         }
 
     def _start(self, service: SupervisedService) -> None:
-        runner = Runner(service, self.home.logs, self._state_file, self._announce)
+        runner = ServiceRunner(service, self.home.logs, self._state_file, self._announce)
         self._runners[service.name] = runner
         task = asyncio.create_task(runner.run(self._wait_turn))
         task.add_done_callback(self._check_task)
@@ -157,8 +157,8 @@ class Supervisor:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _with_causes(self, names: Sequence[str]) -> list[Runner]:
-        causes: dict[str, Runner] = {}
+    def _with_causes(self, names: Sequence[str]) -> list[ServiceRunner]:
+        causes: dict[str, ServiceRunner] = {}
         pending = list(names)
         while pending:
             runner = self._runners.get(pending.pop())
@@ -248,7 +248,7 @@ _KB_PER_MB = 1024
 _ON_LINUX = sys.platform.startswith("linux")
 
 
-def _figures(runner: Runner) -> dict[str, object]:
+def _figures(runner: ServiceRunner) -> dict[str, object]:
     """Name, state, pid, uptime, memory, restarts, log; the last log lines only of one that fails."""
     child = runner.child
     running = child is not None and child.poll() is None

@@ -18,7 +18,7 @@ class Unreached(Exception):
     """The server gave no answer that is one; the same request may be sent again later."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server refused the request, and will again. The text is the server's, with what to do."""
 
 
@@ -60,7 +60,7 @@ class Wire:
                 reply = _object(problem.read(_REPLY_BYTES_MAX), f"The server answered {problem.code}.")
             if problem.code in _AGAIN:
                 raise Unreached(_words(reply, problem.code)) from None
-            raise Refused(_words(reply, problem.code)) from None
+            raise RequestRefused(_words(reply, problem.code)) from None
         except (OSError, http.client.HTTPException) as problem:
             raise Unreached(f"The server cannot be reached: {problem}") from None
 

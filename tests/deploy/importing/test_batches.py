@@ -7,21 +7,21 @@ import pytest
 
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection
-from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
+from engramq.deploy.importing.rows import CheckedRow, RowBatch, Secrets, check_rows, make_batches
 
 NAMESPACE = "tenant"
 WHEN = "2026-01-31T09:00:00"
 
 
-def rows(said: Iterable[dict[str, Any]], **options: Any) -> list[Row | Rejection | LeftOut]:
+def rows(said: Iterable[dict[str, Any]], **options: Any) -> list[CheckedRow | Rejection | LeftOut]:
     given = [Given(number, dict(values)) for number, values in enumerate(said, start=1)]
     return list(check_rows(given, NAMESPACE, **{"one_namespace": False, **options}))
 
 
 def identities(said: Iterable[dict[str, Any]], **options: Any) -> list[bytes]:
     made = rows(said, **options)
-    assert all(isinstance(item, Row) for item in made), made
-    return [item.identity for item in made if isinstance(item, Row)]
+    assert all(isinstance(item, CheckedRow) for item in made), made
+    return [item.identity for item in made if isinstance(item, CheckedRow)]
 
 
 def batches(said: Iterable[dict[str, Any]], size: int = 2) -> list[RowBatch]:
@@ -134,8 +134,8 @@ def test_a_key_on_the_edge_of_two_pieces_is_left_out_whole() -> None:
     key = "\n".join(["-----BEGIN PRIVATE " + "KEY-----", *[f"MIIE{line:060}" for line in range(40)]])
     text = f"{'word ' * 6_400}\n{key}\n-----END PRIVATE " + f"KEY-----\n{'more ' * 400}"
     made = rows([{"content": text}], split=True)
-    contents = [item.record.content for item in made if isinstance(item, Row)]
+    contents = [item.record.content for item in made if isinstance(item, CheckedRow)]
     assert len(contents) == 2
     assert not any("MIIE" in content for content in contents)
     raw = rows([{"content": text}], split=True, secrets=Secrets(left_out=False))
-    assert all("MIIE" in item.record.content for item in raw if isinstance(item, Row))
+    assert all("MIIE" in item.record.content for item in raw if isinstance(item, CheckedRow))

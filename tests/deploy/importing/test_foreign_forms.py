@@ -13,7 +13,7 @@ from engramq.deploy.importing.exports import Entry, ExportedNode, LeftOut
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Given, Rejection, read_records
-from engramq.deploy.importing.rows import Row, check_rows
+from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.deploy.importing.transcripts import transcript_format
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
@@ -95,7 +95,7 @@ def test_a_date_that_cannot_be_read_costs_no_row_and_is_told(tmp_path: Path, dat
     assert [each.what for each in told if isinstance(each, LeftOut)] == [
         "dates that cannot be read (their rows are in)"
     ]
-    (row,) = (each for each in told if isinstance(each, Row))
+    (row,) = (each for each in told if isinstance(each, CheckedRow))
     assert row.record.content == "Kettle\n\nThe kettle is blue."
 
 
@@ -103,7 +103,7 @@ def test_a_date_that_cannot_be_read_costs_no_row_and_is_told(tmp_path: Path, dat
 def test_a_row_of_others_comes_in_without_what_cannot_be_taken(field: str) -> None:
     given = [Given(1, {"content": "The kettle is blue.", field: 7.5, "speaker": "Ada"})]
     told = list(check_rows(given, "x", one_namespace=True, foreign=True))
-    assert [type(each) for each in told] == [LeftOut, Row]
+    assert [type(each) for each in told] == [LeftOut, CheckedRow]
     given = [Given(1, {"content": "The kettle is blue.", "confidence": 7})]
     assert [type(each) for each in check_rows(given, "x", one_namespace=True, foreign=True)] == [Rejection]
 
@@ -119,7 +119,7 @@ def test_times_of_conversations_and_memories_that_cannot_be_read_cost_no_row(tmp
         found = read(written(tmp_path / f"{kind}" / "conversations.json", document), kind)
         given = (each for each in found if isinstance(each, Given))
         told = list(check_rows(given, "x", one_namespace=True, foreign=True))
-        assert [type(each) for each in told] == [LeftOut, Row, Row]
+        assert [type(each) for each in told] == [LeftOut, CheckedRow, CheckedRow]
 
 
 def test_a_note_may_be_its_properties_alone_and_link_by_them(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ def test_a_text_comes_in_without_what_no_field_takes(tmp_path: Path) -> None:
     found = read(written(tmp_path / "x.json", [row]), MEM0)
     several = check_rows([each for each in found if isinstance(each, Given)], "n", one_namespace=True, foreign=True)
     *spared, kept = several
-    assert isinstance(kept, Row)
+    assert isinstance(kept, CheckedRow)
     assert kept.record.content == "Mint\N{REPLACEMENT CHARACTER} tea"
     assert len(spared) == 3
 

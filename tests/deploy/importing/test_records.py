@@ -18,7 +18,7 @@ import pytest
 
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection, format_by_name, read_records
-from engramq.deploy.importing.rows import Row, check_rows
+from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import BLANK_LINES, PackedSource, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
@@ -42,7 +42,7 @@ def rejected(made: list[Any]) -> list[tuple[int, str]]:
     return [(item.line, item.field) for item in made if isinstance(item, Rejection)]
 
 
-def check(data: bytes, row_format: RowFormat | None = None) -> list[Row | Rejection | LeftOut]:
+def check(data: bytes, row_format: RowFormat | None = None) -> list[CheckedRow | Rejection | LeftOut]:
     return list(check_rows(read(data, row_format), "tenant", one_namespace=False))
 
 
@@ -87,8 +87,8 @@ def test_cells_are_what_the_tool_takes(delimiter: str) -> None:
     blank = [""] * len(header)
     text = "\n".join(delimiter.join(row) for row in (header, one, blank, two)) + "\n\n"
     first, second = check(text.encode())
-    assert isinstance(first, Row)
-    assert isinstance(second, Row)
+    assert isinstance(first, CheckedRow)
+    assert isinstance(second, CheckedRow)
     assert (first.line, second.line) == (2, 5)
     assert first.namespace == "other"
     record = first.record
@@ -100,8 +100,8 @@ def test_cells_are_what_the_tool_takes(delimiter: str) -> None:
 @pytest.mark.promise("IM-8")
 def test_a_row_of_a_table_is_the_row_of_the_lines_that_say_the_same() -> None:
     table, lines = check(CSV), check(JSONL)
-    assert [item.identity for item in table if isinstance(item, Row)] == [
-        line.identity for line in lines if isinstance(line, Row)
+    assert [item.identity for item in table if isinstance(item, CheckedRow)] == [
+        line.identity for line in lines if isinstance(line, CheckedRow)
     ]
     assert len(table) == len(ROWS)
 
@@ -128,7 +128,7 @@ def test_bad_rows_of_a_table_are_told_with_line_field_and_reason() -> None:
         *((11, "content"), (12, "content")),
     ]
     assert all(item.reason for item in made if isinstance(item, Rejection))
-    assert [item.line for item in made if isinstance(item, Row)] == [2, 13]
+    assert [item.line for item in made if isinstance(item, CheckedRow)] == [2, 13]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
 READING = """
 import resource, sys
 from engramq.deploy.importing.records import read_records
-from engramq.deploy.importing.rows import Row, check_rows, make_batches, RowBatch
+from engramq.deploy.importing.rows import CheckedRow, check_rows, make_batches, RowBatch
 from engramq.schemas.packed_lines import PackedSource
 
 def mb():

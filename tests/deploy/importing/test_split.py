@@ -7,20 +7,20 @@ import pytest
 
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection
-from engramq.deploy.importing.rows import Row, check_rows
+from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.deploy.local.hooks.turns import split
 from engramq.schemas import limits
 
 LONG = "\n\n".join(f"Paragraph {number}. " + "It says a little more. " * 30 for number in range(120))
 
 
-def rows(*said: dict[str, Any], splitting: bool = True) -> list[Row]:
+def rows(*said: dict[str, Any], splitting: bool = True) -> list[CheckedRow]:
     made = checked(*said, splitting=splitting)
-    assert all(isinstance(item, Row) for item in made), made
-    return [item for item in made if isinstance(item, Row)]
+    assert all(isinstance(item, CheckedRow) for item in made), made
+    return [item for item in made if isinstance(item, CheckedRow)]
 
 
-def checked(*said: dict[str, Any], splitting: bool = True) -> list[Row | Rejection | LeftOut]:
+def checked(*said: dict[str, Any], splitting: bool = True) -> list[CheckedRow | Rejection | LeftOut]:
     given = [Given(number, dict(values)) for number, values in enumerate(said, start=1)]
     return list(check_rows(given, "tenant", one_namespace=False, split=splitting))
 

@@ -15,7 +15,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.supervisor import silence
-from engramq.deploy.local.supervisor.runner import Runner, ServiceState
+from engramq.deploy.local.supervisor.runner import ServiceRunner, ServiceState
 from engramq.deploy.local.supervisor.stack import GATEWAY, WORKER, SupervisedService, default_stack
 from engramq.deploy.local.supervisor.state import StateFile
 from tests.deploy.helpers import identity
@@ -44,7 +44,7 @@ def slow_service(
 
 
 @asynccontextmanager
-async def running(service: SupervisedService, folder: Path) -> AsyncIterator[Runner]:
+async def running(service: SupervisedService, folder: Path) -> AsyncIterator[ServiceRunner]:
     """Run a service, whose exits are seen soon, and end it with the block."""
 
     async def never_wait(_names: tuple[str, ...]) -> None:
@@ -55,7 +55,7 @@ async def running(service: SupervisedService, folder: Path) -> AsyncIterator[Run
             runner.notice_exit()
             await asyncio.sleep(0.01)
 
-    runner = Runner(service, folder, StateFile(Home(folder)), lambda: None)
+    runner = ServiceRunner(service, folder, StateFile(Home(folder)), lambda: None)
     tasks = [asyncio.create_task(runner.run(never_wait)), asyncio.create_task(see_exits())]
     try:
         async with asyncio.timeout(20.0):
@@ -70,7 +70,7 @@ async def running(service: SupervisedService, folder: Path) -> AsyncIterator[Run
             await tasks[1]
 
 
-async def first_child(runner: Runner) -> process.ProcessIdentity:
+async def first_child(runner: ServiceRunner) -> process.ProcessIdentity:
     while runner.child is None:
         await asyncio.sleep(0.01)
     return identity(runner.child.pid)
@@ -133,7 +133,7 @@ async def test_a_worker_whose_other_database_is_away_is_ready_to_say_so(
 async def test_what_cannot_be_watched_is_ended_before_another_starts(
     tmp_path: Path, error: Exception, half: str
 ) -> None:
-    first_seen, runners = threading.Event(), list[Runner]()
+    first_seen, runners = threading.Event(), list[ServiceRunner]()
 
     def fails_at_first() -> bool:
         assert first_seen.wait(10.0)

@@ -16,7 +16,7 @@ from engramq.gateway.ui.reasons import say_reason
 from engramq.gateway.ui.request import PAGE_TOOLS, PageCallRefused, for_people
 from engramq.schemas.faults import HINTS, HINTS_OF_IDS, EngramqError, FaultCode
 from engramq.schemas.sentences import sentences_of
-from engramq.schemas.vocabulary import Standing
+from engramq.schemas.vocabulary import Linkability
 from engramq.workers.links.snapshot import not_active
 from tests.architecture.source import ROOT
 from tests.gateway.ui.browsing import Browser
@@ -155,10 +155,12 @@ def test_each_exception_is_still_told() -> None:
     assert {*NOT_ASKED, *COMPOSED} - told - sentences == set()
 
 
-@pytest.mark.parametrize("standing", [each for each in Standing if each not in (Standing.ACTIVE, Standing.PENDING)])
-def test_each_standing_of_a_memory_is_said_in_german(standing: Standing) -> None:
+@pytest.mark.parametrize(
+    "linkability", [each for each in Linkability if each not in (Linkability.ACTIVE, Linkability.PENDING)]
+)
+def test_each_reason_against_a_link_is_said_in_german(linkability: Linkability) -> None:
     for successor in (None, UUID(int=1)):
-        fault = not_active("1", standing, successor=successor, replacement=successor).fault
+        fault = not_active("1", linkability, successor=successor, replacement=successor).fault
         for text in (fault.error, for_people({"recovery": fault.recovery})["recovery"]):
             assert english_in(text) == set()
 

@@ -39,7 +39,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class Vocabulary:
     """The vocabulary, by ids, each piece with its log probability; and what characters are replaced by beforehand."""
 
     pieces: list[str]
@@ -74,7 +74,7 @@ class Packed:
     heads: int
     positions: int
     epsilon: float
-    pieces: Pieces
+    pieces: Vocabulary
     vectors: Mapping[str, NDArray[np.float32]]
     _matrices: Mapping[str, bytes]
 
@@ -85,7 +85,7 @@ class Packed:
         return Matrix(np.ascontiguousarray(blocks[:, :, 2:]), scales)
 
 
-class _Reader:
+class _TensorReader:
     def __init__(self, content: bytes) -> None:
         self._content, self._place = content, 0
 
@@ -111,7 +111,7 @@ class _Reader:
 
 def read(content: bytes) -> Packed:
     """Return what a file holds. Raises Unreadable."""
-    reader = _Reader(content)
+    reader = _TensorReader(content)
     if reader.take(4) != MAGIC:
         raise Unreadable("it is no file of this format")
     _version, hidden, layers, heads, _wide, _vocabulary, positions, _types, epsilon, block = reader.numbers("I7ifi")
@@ -132,7 +132,7 @@ def read(content: bytes) -> Packed:
     )  # fmt: skip
 
 
-def _pieces(reader: _Reader) -> Pieces:
+def _pieces(reader: _TensorReader) -> Vocabulary:
     count, begin, end, padding, unknown = reader.numbers("5i")
     size = reader.number("Q")
     places = np.frombuffer(reader.take(4 * (count + 1)), "<u4").tolist()
@@ -144,13 +144,13 @@ def _pieces(reader: _Reader) -> Pieces:
     for _ in range(rules):
         character, length = reader.numbers("IB")
         replaced[character] = "".join(map(chr, reader.numbers(f"{length}I")))
-    return Pieces(pieces, scores, begin, end, padding, unknown, replaced)
+    return Vocabulary(pieces, scores, begin, end, padding, unknown, replaced)
 
 
 SPACE = "\u2581"  # what SentencePiece writes for a space
 
 
-def tokenizer(pieces: Pieces) -> bytes:
+def tokenizer(pieces: Vocabulary) -> bytes:
     """Return the file `tokenizer.json`."""
     content = {
         "version": "1.0",
@@ -179,18 +179,18 @@ def tokenizer(pieces: Pieces) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def replacements(pieces: Pieces) -> bytes:
+def replacements(pieces: Vocabulary) -> bytes:
     """Return what characters are replaced by, as JSON: code points in hexadecimal, and texts."""
     told = {f"{character:x}": text for character, text in sorted(pieces.replaced.items())}
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def _special(pieces: Pieces, piece_id: int) -> dict[str, object]:
+def _special(pieces: Vocabulary, piece_id: int) -> dict[str, object]:
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return {"id": piece_id, "content": pieces.pieces[piece_id], **plain}
 
 
-def _template(pieces: Pieces) -> dict[str, object]:
+def _template(pieces: Vocabulary) -> dict[str, object]:
     begin, end = pieces.pieces[pieces.begin], pieces.pieces[pieces.end]
     first, last = ({"SpecialToken": {"id": piece_id, "type_id": 0}} for piece_id in (begin, end))
     ids = {begin: pieces.begin, end: pieces.end}
@@ -301,10 +301,10 @@ Tensor = NDArray[np.float32]
 
 def model(packed: Packed, centres: Tensor) -> bytes:
     """Return the ONNX file of these weights; `centres` float32 [2, hidden] are those of texts and of questions."""
-    return _Graph(packed).content(centres)
+    return _EncoderGraph(packed).content(centres)
 
 
-class _Graph:
+class _EncoderGraph:
     def __init__(self, packed: Packed) -> None:
         self._packed = packed
         self._file = OnnxFile("multilingual-e5-small", OPSET, IR_VERSION)

@@ -19,7 +19,7 @@ from engramq.workers.db.vectors import unpack
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.embedders.minilm import DIMENSIONS, Arithmetic, MiniLmEmbedder, Session
+from engramq.workers.embedders.minilm import DIMENSIONS, Arithmetic, LoadedMiniLm, MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import TEXTS_PER_RUN, TOKENS_A_RUN_COSTS, TOKENS_PER_RUN, split_in_runs
 from engramq.workers.embedders.vectorizer import without
 
@@ -163,7 +163,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, **ms: float) -> None:
-    monkeypatch.setattr(Session, "run_ms", lambda session: ms[session.arithmetic])
+    monkeypatch.setattr(LoadedMiniLm, "run_ms", lambda session: ms[session.arithmetic])
     monkeypatch.setattr(minilm, "multiplies_int8", lambda: False)
 
 
@@ -180,13 +180,13 @@ async def test_a_new_store_on_a_cpu_that_multiplies_int8_loads_that_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    loaded, load = [], Session.__init__
+    loaded, load = [], LoadedMiniLm.__init__
 
-    def note(session: Session, folder: Path, arithmetic: Arithmetic, *, threads: int) -> None:
+    def note(session: LoadedMiniLm, folder: Path, arithmetic: Arithmetic, *, threads: int) -> None:
         loaded.append(arithmetic)
         load(session, folder, arithmetic, threads=threads)
 
-    monkeypatch.setattr(Session, "__init__", note)
+    monkeypatch.setattr(LoadedMiniLm, "__init__", note)
     monkeypatch.setattr(minilm, "multiplies_int8", lambda: True)
     model = MiniLmEmbedder()
     await model.warm()

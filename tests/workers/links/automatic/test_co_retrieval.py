@@ -9,7 +9,7 @@ import pytest
 from engramq.schemas.ids import pair_of, uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.co_retrieval import Together, note_pairs
+from engramq.workers.links.co_retrieval import PairCount, note_pairs
 from tests.conftest import Database
 from tests.running import opened
 from tests.scenarios.stage import Stage, agent_of, stage_settings, staged, until
@@ -137,7 +137,7 @@ async def test_counting_waits_for_an_erasure_without_being_in_its_way(world: Wor
     )
 
     async def count(tx: Transaction) -> None:
-        together = {(str(low), str(high)): Together(times=1, instances={"a:1"}) for low, high in (linked, pair)}
+        together = {(str(low), str(high)): PairCount(times=1, instances={"a:1"}) for low, high in (linked, pair)}
         await note_pairs(tx, together)
 
     async def waits() -> bool:

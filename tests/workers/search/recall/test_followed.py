@@ -9,7 +9,7 @@ from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.errors import StatementTimeout
-from engramq.workers.db.transaction import Answer, Lookup
+from engramq.workers.db.transaction import Lookup, LookupResult
 from engramq.workers.search.candidates import Filters
 from engramq.workers.search.search import ASKING, add_replies
 from tests.gateway.any_replies import memory
@@ -23,7 +23,7 @@ async def test_only_the_first_hits_that_ask_are_looked_up() -> None:
     memories = [memory("Which boat is it?", thread="t") for _ in range(50)]
     asked: list[str] = []
 
-    async def ask(lookups: Sequence[Lookup]) -> list[Answer]:
+    async def ask(lookups: Sequence[Lookup]) -> list[LookupResult]:
         asked.extend(lookup.values["ids"] for lookup in lookups)
         return [msgspec.json.encode([[memories[0].id, uuid7(), None, "The green one."]])]
 
@@ -38,7 +38,7 @@ async def test_only_the_first_hits_that_ask_are_looked_up() -> None:
 async def test_a_failure_leaves_out_what_followed(problem: Exception) -> None:
     hit = memory("Which boat is it?", thread="t")
 
-    async def ask(_lookups: object) -> list[Answer]:
+    async def ask(_lookups: object) -> list[LookupResult]:
         raise problem
 
     await add_replies(ask, [hit], "boat", FILTERS)

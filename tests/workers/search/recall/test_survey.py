@@ -18,7 +18,15 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.search.candidates import Filters
-from engramq.workers.search.counts import COUNT_S, READ_CHARS, READ_WORDS, Named, asks_for_all, count_named, naming_of
+from engramq.workers.search.counts import (
+    COUNT_S,
+    READ_CHARS,
+    READ_WORDS,
+    TopicCounts,
+    asks_for_all,
+    count_named,
+    naming_of,
+)
 from engramq.workers.search.handlers import SearchFindings, call_for_more
 from engramq.workers.search.search import SearchResult
 from engramq.workers.search.survey import PAGE_CHARS, UNCOUNTED, _survey, extracts_of, fold, page_of
@@ -78,7 +86,7 @@ def test_the_day_on_which_a_memory_was_stored_is_one_of_the_zone() -> None:
 
 
 def test_totals_name_the_largest_and_count_the_rest() -> None:
-    named = Named(Counter({"2026-01": 10}), Counter({f"thread {number}": 1 for number in range(10)}), found=4)
+    named = TopicCounts(Counter({"2026-01": 10}), Counter({f"thread {number}": 1 for number in range(10)}), found=4)
     totals = named.totals(7)
     assert (totals.named, totals.near, totals.by_month, totals.threads_omitted) == (10, 3, {"2026-01": 10}, 2)
 
