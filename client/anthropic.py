@@ -16,7 +16,7 @@ from anthropic.types.beta import (
     BetaMemoryTool20250818ViewCommand,
 )
 
-from engramq.client.call import Conversation, EngramqFailure
+from engramq.client.call import CallSequence, EngramqFailure
 from engramq.client.file_commands import MemoryFiles
 from engramq.client.files import FileProblem
 from engramq.client.memory import AsyncMemory, Memory
@@ -35,7 +35,7 @@ class _Commands:
     """The commands of both tools: each is a conversation, which the tool has its client hold."""
 
     _files: MemoryFiles
-    _answer: Callable[[Conversation[str]], Any]
+    _answer: Callable[[CallSequence[str]], Any]
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> Any:
         """Show a file or a folder."""
@@ -78,7 +78,7 @@ class MemoryTool(_Commands, BetaAbstractMemoryTool):
         self._memory = memory or Memory()
         self._files = MemoryFiles(**options)
 
-    def _answer(self, conversation: Conversation[str]) -> str:
+    def _answer(self, conversation: CallSequence[str]) -> str:
         try:
             return self._memory.converse(conversation)
         except (FileProblem, EngramqFailure) as problem:
@@ -93,7 +93,7 @@ class AsyncMemoryTool(_Commands, BetaAsyncAbstractMemoryTool):
         self._memory = memory or AsyncMemory()
         self._files = MemoryFiles(**options)
 
-    async def _answer(self, conversation: Conversation[str]) -> str:
+    async def _answer(self, conversation: CallSequence[str]) -> str:
         try:
             return await self._memory.converse(conversation)
         except (FileProblem, EngramqFailure) as problem:

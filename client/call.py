@@ -64,7 +64,7 @@ class ClientCall(Generic[ReplyT]):
 
 
 # Calls one after another, each made of the reply to the one before; `converse` of a client makes them.
-Conversation = Generator[ClientCall[Any], Any, ReplyT]
+CallSequence = Generator[ClientCall[Any], Any, ReplyT]
 
 
 class CallMethod(Generic[P, ReplyT]):
@@ -119,7 +119,7 @@ def run_through(work: Coroutine[Any, Any, ReplyT]) -> ReplyT:
 class SyncClient:
     """Carries calls out and returns their replies."""
 
-    def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
+    def converse(self, conversation: "CallSequence[ReplyT]") -> ReplyT:
         """Make the calls of a conversation: it is sent each reply, and a failure is raised where it waits."""
         return run_through(_converse(conversation, at_once(self._call)))
 
@@ -130,7 +130,7 @@ class SyncClient:
 class AsyncClient:
     """Carries calls out; their replies are awaited."""
 
-    async def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
+    async def converse(self, conversation: "CallSequence[ReplyT]") -> ReplyT:
         """Make the calls of a conversation, as `SyncClient` does."""
         return await _converse(conversation, self._call)
 
@@ -139,7 +139,7 @@ class AsyncClient:
 
 
 async def _converse(
-    conversation: "Conversation[ReplyT]", answered: Callable[[ClientCall[Any]], Awaitable[Any]]
+    conversation: "CallSequence[ReplyT]", answered: Callable[[ClientCall[Any]], Awaitable[Any]]
 ) -> ReplyT:
     resume: Callable[[Any], ClientCall[Any]] = conversation.send
     answer: Any = None

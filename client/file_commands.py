@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from engramq.client import calls, files
-from engramq.client.call import Conversation, Refused
+from engramq.client.call import CallSequence, Refused
 from engramq.client.files import ROOT, File, FileProblem, clean_path
 from engramq.client.pages import all_recent
 from engramq.schemas.commands import WriteReply
@@ -38,7 +38,7 @@ class MemoryFiles:
     include_untrusted: bool = False
     on_receipt: Callable[[WriteReply], None] | None = None
 
-    def view(self, given: str, view_range: Sequence[int] | None = None) -> Conversation[str]:
+    def view(self, given: str, view_range: Sequence[int] | None = None) -> CallSequence[str]:
         """Show a file, or what is in a folder."""
         path = clean_path(given)
         versions = [] if path == ROOT else (yield from self._versions(path))
@@ -49,7 +49,7 @@ class MemoryFiles:
             raise FileProblem(f"The path {path} does not exist. Please provide a valid path.")
         return files.listed(path, below)
 
-    def create(self, given: str, text: str) -> Conversation[str]:
+    def create(self, given: str, text: str) -> CallSequence[str]:
         """Make a new file."""
         path = clean_path(given)
         if (yield from self._is_there(path)):
@@ -60,7 +60,7 @@ class MemoryFiles:
             raise FileProblem(f"Error: File {path} already exists")
         return f"File created successfully at: {path}{self._remarks(stored, text)}"
 
-    def str_replace(self, given: str, old: str, new: str) -> Conversation[str]:
+    def str_replace(self, given: str, old: str, new: str) -> CallSequence[str]:
         """Replace the one occurrence of a text."""
         path = clean_path(given)
         missing = f"Error: The path {path} does not exist. Please provide a valid path."
@@ -70,14 +70,14 @@ class MemoryFiles:
         said = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
         return f"{said}\n{files.around(text, before)}{remarks}"
 
-    def insert(self, given: str, line: int, addition: str) -> Conversation[str]:
+    def insert(self, given: str, line: int, addition: str) -> CallSequence[str]:
         """Insert lines after a line."""
         path = clean_path(given)
         missing = f"Error: The path {path} does not exist"
         _, _, remarks = yield from self._edited(path, lambda text: files.inserted(text, line, addition), missing)
         return f"The file {path} has been edited.{remarks}"
 
-    def delete(self, given: str) -> Conversation[str]:
+    def delete(self, given: str) -> CallSequence[str]:
         """Archive a file, or all that is in a folder: restore_memory brings each back."""
         path = clean_path(given)
         if path == ROOT:
@@ -86,12 +86,12 @@ class MemoryFiles:
             raise FileProblem(f"Error: The path {path} does not exist")
         return f"Successfully deleted {path}"
 
-    def clear(self) -> Conversation[str]:
+    def clear(self) -> CallSequence[str]:
         """Archive all files."""
         yield from self._archived(ROOT)
         return "All memory cleared"
 
-    def rename(self, given_old: str, given_new: str) -> Conversation[str]:
+    def rename(self, given_old: str, given_new: str) -> CallSequence[str]:
         """Move a file, or a folder with all that is in it."""
         old, new = clean_path(given_old), clean_path(given_new)
         if old == ROOT:
@@ -109,7 +109,7 @@ class MemoryFiles:
             yield from self._moved(path, target)
         return f"Successfully renamed {old} to {new}"
 
-    def _edited(self, path: str, edit: Callable[[str], str], missing: str) -> Conversation[tuple[str, str, str]]:
+    def _edited(self, path: str, edit: Callable[[str], str], missing: str) -> CallSequence[tuple[str, str, str]]:
         """Write the next version of a file; return its text before and after, and what there is to say besides."""
         for _ in range(TRIES):
             versions = yield from self._versions(path)
@@ -127,7 +127,7 @@ class MemoryFiles:
             return before, text, self._remarks(stored, text)
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
-    def _moved(self, path: str, target: str) -> Conversation[None]:
+    def _moved(self, path: str, target: str) -> CallSequence[None]:
         for _ in range(TRIES):
             versions = yield from self._versions(path)
             if not versions:
@@ -144,7 +144,7 @@ class MemoryFiles:
             self._receipt((yield calls.forget(stored.id, reason=f"{path} was edited while it was moved to {target}")))
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
-    def _archived(self, path: str) -> Conversation[int]:
+    def _archived(self, path: str) -> CallSequence[int]:
         """Archive what is at a path and below it, and what somebody writes there meanwhile; return of how many."""
         ended = dict[str, Visibility]()
         for _ in range(TRIES):
@@ -162,7 +162,7 @@ class MemoryFiles:
 
     def _stored(
         self, path: str, text: str, version: int, visibility: Literal["private", "shared"] | None = None
-    ) -> Conversation[Memory | None]:
+    ) -> CallSequence[Memory | None]:
         """Store what follows a version, for who saw that; return its memory, or None when others were ahead of it.
 
         Version 0 is of a file that is not there; it may have been, and its numbers are not given again.
@@ -187,7 +187,7 @@ class MemoryFiles:
             version = max([version, *(old.version for old in history)])
         return None
 
-    def _all_replaced(self, versions: Sequence[File], by: Memory) -> Conversation[bool]:
+    def _all_replaced(self, versions: Sequence[File], by: Memory) -> CallSequence[bool]:
         """Hide versions behind a later one, the newest last; False when that one cannot be. Raises _SeenByOthers."""
         replaced = False
         for file in versions:
@@ -204,7 +204,7 @@ class MemoryFiles:
                 replaced = False
         return replaced
 
-    def _versions(self, path: str, **options: Any) -> Conversation[list[File]]:
+    def _versions(self, path: str, **options: Any) -> CallSequence[list[File]]:
         """Return the versions of a file that count, the newest last.
 
         All pages are read, or so many shared ones could be planted that none shows the private one. A shared file that
@@ -218,22 +218,22 @@ class MemoryFiles:
                 return []
         return versions
 
-    def _below(self, path: str) -> Conversation[list[File]]:
+    def _below(self, path: str) -> CallSequence[list[File]]:
         memories = yield from all_recent(tags=[f"{path}/"], **self._among)
         return [file for file in files.newest(memories) if file.path.startswith(f"{path}/")]
 
-    def _is_there(self, path: str) -> Conversation[bool]:
+    def _is_there(self, path: str) -> CallSequence[bool]:
         if path == ROOT or (yield from self._versions(path)):
             return True
         page = yield calls.recent(tags=[f"{path}/"], limit=1, **self._among)
         return bool(page.memories)
 
-    def _need_folders(self, path: str) -> Conversation[None]:
+    def _need_folders(self, path: str) -> CallSequence[None]:
         for folder in files.folders_of(path)[1:]:
             if (yield from self._versions(folder)):
                 raise FileProblem(f"Error: {folder} is a file, not a directory")
 
-    def _whole(self, file: File) -> Conversation[File]:
+    def _whole(self, file: File) -> CallSequence[File]:
         """Return a file with all of its text, since an edit would lose what a list leaves out."""
         if file.is_whole:
             return file

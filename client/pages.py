@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 from engramq.client import calls
-from engramq.client.call import Conversation
+from engramq.client.call import CallSequence
 from engramq.schemas.records import Memory
 
 PAGE: Final = 100
 
 
-def all_recent(**filters: Any) -> Conversation[list[Memory]]:
+def all_recent(**filters: Any) -> CallSequence[list[Memory]]:
     """Return all memories that the filters of a list name, newest first."""
     memories: list[Memory] = []
     cursor: str | None = None

@@ -26,7 +26,7 @@ _TOO_LATE: Final = "there is no time left"
 _UNTRACKED: Final = 200  # files that git does not know, among which one that is missing is looked for
 _IN_ORDER: Final = (CHANGED, GONE, UNKNOWN, FRESH)  # what is told of a memory that cites several
 
-Citation = Mapping[str, Any]
+CitationFields = Mapping[str, Any]
 
 
 class Freshness(NamedTuple):  # a dataclass takes 7 ms to import
@@ -43,7 +43,7 @@ class Freshness(NamedTuple):  # a dataclass takes 7 ms to import
 class Cited(NamedTuple):
     """A memory's evidence. `is_here`: the memory is about this repository, so that its paths are of here."""
 
-    evidence: Sequence[Citation]
+    evidence: Sequence[CitationFields]
     is_here: bool = True
 
 
@@ -69,26 +69,26 @@ def worst_of(found: Sequence[Freshness]) -> Freshness | None:
     return min(found, key=lambda each: _IN_ORDER.index(each.state), default=None)
 
 
-_Key = tuple[int, int]
+_CitationPlace = tuple[int, int]
 
 
 class _Comparison:
     """One comparison: what is found, and what git has to be asked about, all of it at once."""
 
     def __init__(self, root: str, until: float) -> None:
-        self.found: dict[_Key, Freshness] = {}
+        self.found: dict[_CitationPlace, Freshness] = {}
         self._root = root
         self._folder = Folder(root) if root else None
         self._until = until
         self._texts: dict[str, FileText | None] = {}  # of files that are cited more than once, as long as there is room
         self._held = 0  # bytes in them
-        self._cited: dict[_Key, Citation] = {}
-        self._files: dict[_Key, str] = {}  # real paths by what cites them
-        self._commits: dict[_Key, Citation] = {}  # whose commit decides
-        self._elsewhere: set[_Key] = set()  # that may be of another repository
-        self._missing: dict[_Key, Citation] = {}
+        self._cited: dict[_CitationPlace, CitationFields] = {}
+        self._files: dict[_CitationPlace, str] = {}  # real paths by what cites them
+        self._commits: dict[_CitationPlace, CitationFields] = {}  # whose commit decides
+        self._elsewhere: set[_CitationPlace] = set()  # that may be of another repository
+        self._missing: dict[_CitationPlace, CitationFields] = {}
 
-    def add(self, key: _Key, citation: Citation, *, is_here: bool) -> None:
+    def add(self, key: _CitationPlace, citation: CitationFields, *, is_here: bool) -> None:
         """Take a citation, or say why it is not compared."""
         self._cited[key], path = citation, citation.get("path")
         if self._folder is None or time.monotonic() > self._until:
@@ -148,7 +148,7 @@ class _Comparison:
                 tracked |= {f"{tree}/{place}" for place in own}
         return tracked
 
-    def _look(self, key: _Key, *, is_tracked: bool) -> None:
+    def _look(self, key: _CitationPlace, *, is_tracked: bool) -> None:
         """Compare a citation with its file, or leave it to git."""
         citation = self._cited[key]
         if time.monotonic() > self._until:
@@ -171,7 +171,7 @@ class _Comparison:
         else:
             self.found[key] = Freshness(UNKNOWN, why="it has no hash and no commit")
 
-    def _text(self, key: _Key, path: str) -> FileText | None:
+    def _text(self, key: _CitationPlace, path: str) -> FileText | None:
         assert self._folder is not None
         if path in self._texts:
             return self._texts[path]
@@ -211,7 +211,7 @@ class _Comparison:
 
     def _by_commit(self, repository: Repository) -> None:
         """Compare files that have no hash with what they were at the commit that is cited."""
-        keys = defaultdict[str, list[_Key]](list)
+        keys = defaultdict[str, list[_CitationPlace]](list)
         for key, citation in self._commits.items():
             keys[f"{citation['commit']}:{citation['path']}"].append(key)
         for name, data in repository.blobs(list(keys), MOST_BYTES):
@@ -226,7 +226,7 @@ class _Comparison:
             self.found[key] = Freshness(UNKNOWN, why="git keeps it in another form")
         self._commits.clear()
 
-    def _compare_with(self, was: FileText | None, key: _Key) -> None:
+    def _compare_with(self, was: FileText | None, key: _CitationPlace) -> None:
         """Compare a file with what its commit has of it, None where that has none."""
         if was is None:
             why = "its commit is not in this repository, or had no such file, or a large one"
@@ -294,7 +294,7 @@ class _Comparison:
         return moved
 
 
-def _compared(text: FileText, citation: Citation) -> Freshness:
+def _compared(text: FileText, citation: CitationFields) -> Freshness:
     """Return what became of a citation with a hash, in a file that may be the one it had or where that has gone."""
     lines, sha256 = str(citation.get("lines") or ""), citation["sha256"]
     if text.digest(lines) == sha256:

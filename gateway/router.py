@@ -102,7 +102,7 @@ async def while_there(receive: Receive, *, is_read: bool) -> AsyncIterator[None]
 
 
 # Returns the caller of a request, or the answer to one that is not let in.
-Authenticate = Callable[[Scope], Awaitable[Caller | Response]]
+IdentifyCaller = Callable[[Scope], Awaitable[Caller | Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Routes:
     `open_paths` need no caller, nor does the page, which has its own sign-in.
     """
 
-    authenticate: Authenticate
+    authenticate: IdentifyCaller
     mcp: ASGIApp
     others: ASGIApp
     rest: ASGIApp | None = None

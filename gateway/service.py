@@ -71,7 +71,7 @@ AT_ONCE_CHARS: Final = 200_000  # of a reply: what is longer is cut beside the c
 Report: TypeAlias = Callable[[int, int, str], Awaitable[None]]
 
 # Hears of each call: the tool, what came of it (the status of the reply, or the code of a refusal), seconds.
-Observe: TypeAlias = Callable[[str, str, float], None]
+ObserveCall: TypeAlias = Callable[[str, str, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Service:
     redact: Redact = Redact.OFF
     zone: tzinfo = UTC
     redacting: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(REDACTING_THREADS))
-    observe: Observe | None = None
+    observe: ObserveCall | None = None
 
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""

@@ -31,7 +31,7 @@ from engramq.gateway.protocol import BOUNDS, ConnectionBounds
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.rest.app import OPENAPI_PATH, Rest
-from engramq.gateway.router import HEALTH_PATHS, METRICS_PATH, RECEIPT_KEY_PATH, Authenticate, Routes
+from engramq.gateway.router import HEALTH_PATHS, METRICS_PATH, RECEIPT_KEY_PATH, IdentifyCaller, Routes
 from engramq.gateway.service import Service
 from engramq.schemas.checks import Health
 from engramq.schemas.commands import OPERATOR_TOOLS, ReceiptKey, ReceiptKeyShown
@@ -81,7 +81,7 @@ class Web:
         account = None
         if authenticator is None:
             authenticator = account = Account(settings_caller(settings), _token_of(settings.home))
-            authenticate: Authenticate = account.authenticate
+            authenticate: IdentifyCaller = account.authenticate
         else:
             resource = Resource(settings)
             beside += resource.routes()

@@ -5,7 +5,6 @@ Field names are the columns of the tables. Fields that are not here are passed o
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Protocol, TypeAlias, get_args
 from uuid import UUID
@@ -16,7 +15,7 @@ from msgspec import Meta
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.evidence import KeptCitation
-from engramq.schemas.fields import Content, Name, Note, Offset, Tags, UnitInterval
+from engramq.schemas.fields import Content, Moment, Name, Note, Offset, Tags, UnitInterval
 from engramq.schemas.vocabulary import (
     MemorySource,
     MemoryState,
@@ -71,7 +70,6 @@ VERSION: Final = 1
 LINE_BYTES: Final = 16 * 1024 * 1024  # jsonb writes 1e300 with all its digits: 64 KiB of properties become 3.5 MB
 DIMENSIONS_MAX: Final = 4_000
 
-Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 BigCount: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Hours: TypeAlias = Annotated[float, Meta(ge=0, le=1e7)]  # a thousand years; far beyond, decay is no number

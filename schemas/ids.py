@@ -18,7 +18,7 @@ _DAY, _TICK = timedelta(days=1), timedelta(microseconds=1)
 Pair = tuple[UUID, UUID]  # of memories: the lower id first
 
 
-class _Clock:
+class _IdClock:
     """Milliseconds and a 12-bit counter that never go back within this process (RFC 9562, method 1)."""
 
     lock = threading.Lock()
@@ -28,8 +28,8 @@ class _Clock:
 def uuid7() -> str:
     """Return a new UUIDv7 in canonical text; ids made by one process sort in the order of their making."""
     now = time.time_ns() // 1_000_000 << _COUNTER_BITS
-    with _Clock.lock:
-        _Clock.last = tick = max(_Clock.last + 1, now)
+    with _IdClock.lock:
+        _IdClock.last = tick = max(_IdClock.last + 1, now)
     millis, counter = tick >> _COUNTER_BITS, tick & (1 << _COUNTER_BITS) - 1
     random = int.from_bytes(os.urandom(8), "big") % 10**_RANDOM_DIGITS
     return str(UUID(f"{millis & _MILLIS:012x}7{counter:03x}8{random:0{_RANDOM_DIGITS}d}"))

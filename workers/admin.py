@@ -48,13 +48,13 @@ from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, handlers, restoring
 from engramq.workers.tenants.export_check import ExportRefused
-from engramq.workers.tenants.handlers import Contents, contents
+from engramq.workers.tenants.handlers import TenantContents, contents
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
 
 __all__ = [
-    "Cluster", "Contents", "DeadLetter", "DeadMessage", "FullText", "NewToken", "Privacy", "RewriteBegun",
-    "RewritePlanned", "RewriteReport", "Rewritten", "Token", "Webhook", "change_letter",
+    "Cluster", "DeadLetter", "DeadMessage", "FullText", "NewToken", "Privacy", "RewriteBegun",
+    "RewritePlanned", "RewriteReport", "Rewritten", "TenantContents", "Token", "Webhook", "change_letter",
     "command_of", "configure", "dead_letter", "dead_letters", "export_to", "hand_over", "hooks", "in_database",
     "restore_export", "rewrite_database", "rewrite_redis", "saving", "tenants", "tokens", "tokens_of_all", "under_way",
 ]  # fmt: skip
@@ -88,7 +88,7 @@ async def tokens_of_all(store: Store) -> Sequence[Token]:
 # Namespaces
 
 
-async def tenants(store: Store) -> list[tuple[str, Contents]]:
+async def tenants(store: Store) -> list[tuple[str, TenantContents]]:
     """Return the name of each namespace with what it holds."""
     counted = [(name, await store.read(name, contents)) for name in await store.namespaces()]
     return [(name, held) for name, held in counted if held is not None]
@@ -196,7 +196,7 @@ def export_to(settings: Settings, namespace: str, out: LineSink, **wanted: Any) 
 
 
 def restore_export(
-    settings: Settings, path: Path, namespace: str | None, tell: restoring.ReportProgress, *, dry_run: bool
+    settings: Settings, path: Path, namespace: str | None, tell: restoring.ReportRecords, *, dry_run: bool
 ) -> tuple[str, dict[str, int], int | None]:
     """Restore an export into an empty namespace (None: the one that it was made of), or, `dry_run`, only check it.
 

@@ -61,7 +61,7 @@ from engramq.workers.memories.quotas import ProcessQuotas
 from engramq.workers.migrating import require_database
 from engramq.workers.migrating import run as run_in_loop
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import Observe, Periodic, WorkerSpec
+from engramq.workers.queue.contract import ObserveTry, Periodic, WorkerSpec
 from engramq.workers.queue.inspection import REWRITE_EVERY_S, Inspection
 from engramq.workers.queue.process import Polling, serve
 from engramq.workers.runner import CommandHandler, CommandRunner, Services
@@ -162,7 +162,7 @@ def build_specs(
     settings: Settings,
     services: Services,
     stopping: asyncio.Event,
-    observe: Observe | None = None,
+    observe: ObserveTry | None = None,
 ) -> list[WorkerSpec]:
     """Return the specs of these worker kinds, each once.
 

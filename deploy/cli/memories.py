@@ -58,7 +58,7 @@ def survey(topic: tuple[str, ...], limit: int, namespace: str | None, *, as_json
         return output.tell(gateway.call("survey_memories", asked), _draw_survey, as_json=as_json)
 
 
-def _draw_survey(reply: output.Reply) -> None:
+def _draw_survey(reply: output.ReplyBody) -> None:
     for extract in reply["extracts"]:
         same = f" (and {extract['same']} like it)" if extract.get("same") else ""
         click.echo("\t".join((extract["id"], extract["at"], output.printable(extract["text"]) + same)))
@@ -113,7 +113,12 @@ def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters
 
 
 def _find(
-    namespace: str | None, tool: str, asked: Mapping[str, Any], draw: Callable[[output.Reply], None], *, as_json: bool
+    namespace: str | None,
+    tool: str,
+    asked: Mapping[str, Any],
+    draw: Callable[[output.ReplyBody], None],
+    *,
+    as_json: bool,
 ) -> ExitCode:
     """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
 
@@ -190,7 +195,7 @@ def why(identifier: str, namespace: str | None, *, untrusted: bool, as_json: boo
         return output.tell(gateway.call("why", asked), _draw_card, as_json=as_json)
 
 
-def _draw_card(reply: output.Reply) -> None:
+def _draw_card(reply: output.ReplyBody) -> None:
     click.echo(f"{reply['about']['id']}\t{output.printable(reply['about']['preview'] or '')}")
     kinds = {kind: lines for kind, lines in reply.items() if isinstance(lines, list)}
     for kind, lines in kinds.items():
@@ -265,7 +270,7 @@ def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **f
         )
 
 
-def _draw_stored(reply: output.Reply) -> None:
+def _draw_stored(reply: output.ReplyBody) -> None:
     click.echo(reply["stored"]["id"])
     for memory in reply["similar_memories"]:
         preview = memory.get("preview") or memory.get("content") or ""

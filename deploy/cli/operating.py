@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from engramq.deploy.cli.output import Reply
+from engramq.deploy.cli.output import ReplyBody
 from engramq.deploy.cli.tool_client import URL, ToolClient, open_client
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import QueueCalls, open_queue
@@ -61,7 +61,7 @@ class QueueClient(ToolClient):
     calls: QueueCalls
     read_s: ClassVar[float] = 0.0  # a read waits for its turn in the queue
 
-    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> ReplyBody:
         """Return the reply to the command that a tool stands for."""
         return self.calls.call(tool, arguments)
 

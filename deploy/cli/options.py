@@ -22,7 +22,7 @@ from engramq.schemas.setting_values import integer, namespace, note
 from engramq.schemas.settings import SETTINGS, SettingsError
 from engramq.schemas.vocabulary import MemoryState, Partition, Scope, Sector, Verification, Visibility
 
-Body = TypeVar("Body", bound=Callable[..., Any])
+CommandBody = TypeVar("CommandBody", bound=Callable[..., Any])
 
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _SPAN: Final = re.compile(r"([1-9]\d{0,5})([hdw])")
@@ -75,7 +75,7 @@ def of_setting(field: str) -> Callable[[str], Any]:
     return next(setting.parse for setting in SETTINGS if setting.field == field)
 
 
-def address_options(body: Body) -> Body:
+def address_options(body: CommandBody) -> CommandBody:
     """Give a command --host and --port."""
     port = click.option(
         "--port", metavar="PORT", type=of_setting("port"), help="The port; 0 takes a free one. Default: ENGRAMQ_PORT."
@@ -102,7 +102,7 @@ def named_as_options(given: Mapping[str, str]) -> Iterator[None]:
         raise SettingsError(_OPTIONS[variable] + colon + rest if variable in given else str(problem)) from None
 
 
-def limit_option(most: int, default: int, about: str, *, least: int = 1) -> Callable[[Body], Body]:
+def limit_option(most: int, default: int, about: str, *, least: int = 1) -> Callable[[CommandBody], CommandBody]:
     """Return the option --limit of a command that lists things: at most `most`, `default` unless it is given."""
     return click.option(
         "--limit", metavar="N", type=integer(least, most), default=str(default), show_default=True, help=about
@@ -118,7 +118,7 @@ def _words(name: str, words: type[Partition | Sector | MemoryState | Verificatio
     )
 
 
-def namespace_option(text: str) -> Callable[[Body], Body]:
+def namespace_option(text: str) -> Callable[[CommandBody], CommandBody]:
     """Return the option --namespace, for a command whose default `text` says."""
     return click.option("--namespace", metavar="NAME", type=namespace, help=text)
 
@@ -179,7 +179,7 @@ EVIDENCE: Final = click.option(
 )
 
 
-def span_options(body: Body) -> Body:
+def span_options(body: CommandBody) -> CommandBody:
     """Give a command the options by when something happened, and by when it was stored."""
     return options(
         click.option("--since", metavar="TIME", help="Happened, else stored, then or later: a date, or a time."),
@@ -189,10 +189,10 @@ def span_options(body: Body) -> Body:
     )(body)
 
 
-def options(*several: Callable[[Body], Body]) -> Callable[[Body], Body]:
+def options(*several: Callable[[CommandBody], CommandBody]) -> Callable[[CommandBody], CommandBody]:
     """Return what gives a command these options, in this order."""
 
-    def given(body: Body) -> Body:
+    def given(body: CommandBody) -> CommandBody:
         for option in reversed(several):
             body = option(body)
         return body

@@ -21,9 +21,9 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
-Listed = TypeVar("Listed")
-Reply = dict[str, Any]
-Memory = dict[str, Any]
+ListedItem = TypeVar("ListedItem")
+ReplyBody = dict[str, Any]
+MemoryBody = dict[str, Any]
 
 ID_CHARS: Final = 13  # of an id in a table, unless more tells it from others there: its time in milliseconds
 WIDE: Final = 90  # columns from which tags and the like have one of their own
@@ -97,12 +97,12 @@ def json_line(value: Any, **first: Any) -> str:
 
 
 def print_list(
-    listed: Iterable[Listed],
-    as_text: Callable[[Listed], str],
+    listed: Iterable[ListedItem],
+    as_text: Callable[[ListedItem], str],
     *,
     as_json: bool,
     none: str,
-    to_json: Callable[[Listed], str] = json_line,
+    to_json: Callable[[ListedItem], str] = json_line,
 ) -> None:
     """Print what a command lists, one a line, each as it comes; where nothing comes, `none` goes to standard error."""
     is_empty = True
@@ -113,7 +113,7 @@ def print_list(
         click.echo(none, err=True)
 
 
-def tell(reply: Reply, draw: Callable[[Reply], None], *, as_json: bool) -> ExitCode:
+def tell(reply: ReplyBody, draw: Callable[[ReplyBody], None], *, as_json: bool) -> ExitCode:
     """Print a reply as JSON, just as it came, or by `draw`; returns how the command ends.
 
     Raises CommandFailed for a refusal, unless it is printed.
@@ -133,7 +133,7 @@ def tell(reply: Reply, draw: Callable[[Reply], None], *, as_json: bool) -> ExitC
     return code
 
 
-def exit_code(reply: Reply) -> ExitCode:
+def exit_code(reply: ReplyBody) -> ExitCode:
     """Return how a command ends that got this reply."""
     match reply["status"]:
         case "invalid_parameter":
@@ -146,7 +146,7 @@ def exit_code(reply: Reply) -> ExitCode:
             return ExitCode.DONE
 
 
-def refuse(reply: Reply) -> None:
+def refuse(reply: ReplyBody) -> None:
     """Raise CommandFailed for a refusal, and for a write that is not done yet."""
     if reply["status"] in ("invalid_parameter", "error"):
         raise CommandFailed(refusal_text(reply["error"], reply.get("recovery", "")), exit_code(reply))
@@ -171,17 +171,17 @@ def _in_commands(text: str) -> str:
     return text.strip()
 
 
-def draw_list(reply: Reply) -> None:
+def draw_list(reply: ReplyBody) -> None:
     """Print memories: as a table that fits the terminal, or, where there is none, in whole lines with tabs between."""
     _draw(reply, reply["memories"], [])
 
 
-def draw_hits(reply: Reply) -> None:
+def draw_hits(reply: ReplyBody) -> None:
     """Print what a search found as `draw_list` does, each hit with its relevance, the less likely ones under a line."""
     _draw(reply, *split_by_relevance(reply["memories"]), are_hits=True)
 
 
-def _draw(reply: Reply, memories: list[Memory], unlikely: list[Memory], *, are_hits: bool = False) -> None:
+def _draw(reply: ReplyBody, memories: list[MemoryBody], unlikely: list[MemoryBody], *, are_hits: bool = False) -> None:
     if sys.stdout.isatty():
         if memories or unlikely:
             _draw_table(memories, unlikely, are_hits=are_hits)
@@ -193,14 +193,14 @@ def _draw(reply: Reply, memories: list[Memory], unlikely: list[Memory], *, are_h
         click.echo("There are more than fit in one reply: ask for fewer.", err=True)
 
 
-def draw_page(reply: Reply) -> None:
+def draw_page(reply: ReplyBody) -> None:
     """Print memories as `draw_list` does, and how to go on."""
     draw_list(reply)
     if reply.get("next_cursor"):
         click.echo(f"There are more: --cursor {reply['next_cursor']}", err=True)
 
 
-def _draw_table(memories: list[Memory], unlikely: list[Memory], *, are_hits: bool) -> None:
+def _draw_table(memories: list[MemoryBody], unlikely: list[MemoryBody], *, are_hits: bool) -> None:
     from rich.console import Console  # noqa: PLC0415 - 0.1 s of imports, which a pipe does without
     from rich.table import Table  # noqa: PLC0415 - see Console
     from rich.text import Text  # noqa: PLC0415 - see Console
@@ -241,7 +241,7 @@ def _draw_table(memories: list[Memory], unlikely: list[Memory], *, are_hits: boo
         console.print(table)
 
 
-def draw_memory(reply: Reply, *, err: bool = False) -> None:
+def draw_memory(reply: ReplyBody, *, err: bool = False) -> None:
     """Print one memory with its links; on standard error where a command does something else with it."""
     memory, echo = reply["memory"], partial(click.echo, err=err)
     for name in FIELDS:
@@ -268,7 +268,7 @@ def draw_memory(reply: Reply, *, err: bool = False) -> None:
                 echo("  " + "  ".join(printable(str(cell)) for cell in cells if cell is not None))
 
 
-def draw_still_hidden(reply: Reply) -> None:
+def draw_still_hidden(reply: ReplyBody) -> None:
     """Name what a memory had replaced that is hidden now, and is hidden still; and what rests on it all the same."""
     for memory in reply.get("still_resting_on") or ():
         click.echo(f"Still resting on it: {memory['id']}  {printable(memory.get('preview'))}", err=True)
@@ -279,7 +279,7 @@ def draw_still_hidden(reply: Reply) -> None:
         click.echo(f"Still hidden, since it had replaced it: {named}. engramq restore shows it.", err=True)
 
 
-def draw_status(reply: Reply) -> None:
+def draw_status(reply: ReplyBody) -> None:
     """Print what became of a memory, and what is hidden still or rests on it."""
     click.echo(reply["status"])
     draw_still_hidden(reply)
@@ -297,16 +297,16 @@ def _local(text: str, zone: tzinfo) -> str:
     )
 
 
-def _when(memory: Memory) -> str:
+def _when(memory: MemoryBody) -> str:
     return printable(str(memory.get("occurred_at") or memory["created_at"]))
 
 
-def _relevance(memory: Memory) -> str:
+def _relevance(memory: MemoryBody) -> str:
     """Return the chance that a hit helps; "" where the gateway does not tell it."""
     return f"{memory['relevance']:.2f}" if "relevance" in memory else ""
 
 
-def _marks(memory: Memory) -> str:
+def _marks(memory: MemoryBody) -> str:
     """Return what sets a memory apart: untrusted, private, not active or disputed, its project, its tags."""
     marks: list[str] = [Partition.UNTRUSTED] if memory.get("partition") == Partition.UNTRUSTED else []
     marks += [str(memory["visibility"])] if memory.get("visibility") else []

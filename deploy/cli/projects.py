@@ -10,7 +10,7 @@ import click
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.operating import operating
-from engramq.deploy.cli.output import Reply, json_line, printable, tell
+from engramq.deploy.cli.output import ReplyBody, json_line, printable, tell
 from engramq.deploy.cli.tool_client import URL, open_client
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
@@ -92,7 +92,7 @@ def _namespace(named: str | None) -> str:
     return named or os.environ.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
 
 
-def _draw(reply: Reply, known: Mapping[str, KnownProject]) -> None:
+def _draw(reply: ReplyBody, known: Mapping[str, KnownProject]) -> None:
     """Print projects with their memories: as a table on a terminal, else in lines with tabs between."""
     projects = reply["projects"]
     names = [NO_PROJECT if entry["project"] is None else printable(entry["project"]) for entry in projects]

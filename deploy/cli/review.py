@@ -150,7 +150,7 @@ def _show_memory(gateway: ToolClient, meant: str, *, yes: bool) -> str | None:
     return digest
 
 
-def _draw(meant: str, reply: output.Reply) -> None:
+def _draw(meant: str, reply: output.ReplyBody) -> None:
     click.echo(f"{meant}\t{reply.get('new_verification') or reply['status']}")
     output.draw_still_hidden(reply)
     if reply["status"] == "refused":

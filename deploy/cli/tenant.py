@@ -22,7 +22,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import language, namespace, principal
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Visibility
-from engramq.workers.admin import Contents, Privacy, configure, hand_over, in_database, tenants
+from engramq.workers.admin import Privacy, TenantContents, configure, hand_over, in_database, tenants
 
 DEFAULT: Final = "default"
 
@@ -174,12 +174,12 @@ def _tell_progress(client: ToolClient, found: TenantDescribed) -> None:
         click.echo(f"{gone} of {memories(found.memory_count)} deleted", err=True)
 
 
-def _json(tenant: tuple[str, Contents]) -> str:
+def _json(tenant: tuple[str, TenantContents]) -> str:
     name, held = tenant
     return json_line(held, namespace=name, memories=held.memories)
 
 
-def _format_tenant(tenant: tuple[str, Contents]) -> str:
+def _format_tenant(tenant: tuple[str, TenantContents]) -> str:
     name, held = tenant
     states = ", ".join(f"{count} {state}" for state, count in sorted(held.by_state.items()))
     last = "never" if held.last_activity is None else format_time(held.last_activity)

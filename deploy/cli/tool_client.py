@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from engramq.deploy.cli.options import BEGINNING, LEAST_DIGITS, WHOLE_REPLY
-from engramq.deploy.cli.output import Reply, refuse
+from engramq.deploy.cli.output import ReplyBody, refuse
 from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import RelayConversation
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
@@ -72,7 +72,7 @@ _EVERY: Final = {
 R = TypeVar("R", bound=msgspec.Struct)
 
 
-def is_refused(reply: Reply) -> bool:
+def is_refused(reply: ReplyBody) -> bool:
     """Say whether a reply is a refusal, whose fields are those of a Fault."""
     return reply["status"] in (Status.ERROR, Status.INVALID_PARAMETER)
 
@@ -83,7 +83,7 @@ class ToolClient(ABC):
     read_s: ClassVar[float] = READ_S
 
     @abstractmethod
-    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> ReplyBody:
         """Return a tool's reply, refusals included; raises DeployError, CommandFailed."""
 
     def write(
@@ -94,7 +94,7 @@ class ToolClient(ABC):
         key: str = "",
         patience_s: float | None = None,
         progress: Callable[[], None] | None = None,
-    ) -> Reply:
+    ) -> ReplyBody:
         """Return the reply of a write, once it has ended; after `patience_s` (SETTLED_S) that it is pending.
 
         The write has a key, by which it is done once however often it is asked. `progress` is called now and then while
@@ -140,7 +140,7 @@ class ToolClient(ABC):
             raise refusal(FaultCode.UNAVAILABLE, "A command was taken, but its answer did not come.", recovery=NOT_DONE)
         return msgspec.convert(body, kind)
 
-    def _read(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def _read(self, tool: str, arguments: Mapping[str, Any]) -> ReplyBody:
         """Return the reply of a read; one that there was no time for is repeated for a while."""
         give_up = time.monotonic() + self.read_s
         while (body := self.call(tool, arguments)).get("code") == FaultCode.UNAVAILABLE:
@@ -223,7 +223,7 @@ class _HomeClient(ToolClient):
         self._environment = environment
         self._connection: GatewayConnection | None = None
 
-    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> ReplyBody:
         """Return a tool's reply, refusals included; raises DeployError, CommandFailed."""
         request = call_of(tool, arguments, client="engramq")
         for _ in range(TRIES):
@@ -279,7 +279,7 @@ class _HttpClient(ToolClient):
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOOPBACK else []
         self._opener = urllib.request.build_opener(_NoRedirect, *proxies)
 
-    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> ReplyBody:
         """Return a tool's reply, refusals included; raises CommandFailed."""
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
         data = json.dumps(call, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -322,7 +322,7 @@ def _refusal(problem: urllib.error.HTTPError, url: str) -> str:
     return f"{url} has answered {problem.code}."
 
 
-def _reply(answer: dict[str, Any]) -> Reply:
+def _reply(answer: dict[str, Any]) -> ReplyBody:
     error = answer.get("error")
     if error is not None:
         raise CommandFailed(str(error.get("message", error)) if isinstance(error, dict) else str(error))

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import click
 
 import engramq
-from engramq.deploy.cli.output import ID_CHARS, Reply, printable, refuse
+from engramq.deploy.cli.output import ID_CHARS, ReplyBody, printable, refuse
 from engramq.deploy.cli.tool_client import WHOLE, home_client
 from engramq.deploy.local import settings
 from engramq.schemas.command_line import count_of
@@ -99,7 +99,7 @@ class Tour:
         self._pause(ONWARDS)
         click.echo("\n" + click.style(text, bold=True))
 
-    def _call(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def _call(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> ReplyBody:
         said = ", ".join(f"{name}={_short(value)!r}" for name, value in arguments.items())
         click.echo(click.style(f"  {principal}> {tool}({said})", fg="cyan"))
         with home_client(self._as(principal)) as gateway:
@@ -124,7 +124,7 @@ class Tour:
             click.echo("  nothing that is kept answers this")
 
 
-def _require_stored(reply: Reply) -> str:
+def _require_stored(reply: ReplyBody) -> str:
     """Return the id of what was stored; raises CommandFailed for a refusal, and for what is not done in time."""
     refuse(reply)
     return str(reply["stored"]["id"])

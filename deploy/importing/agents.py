@@ -12,7 +12,7 @@ from typing import Final
 from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.notes import LABEL, NO_NOTE_TEXT, MarkdownNote, edges_of, notes, read_note
 from engramq.deploy.importing.plain_files import read_plain
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.schemas import evidence, limits
 
 INDEX: Final = "MEMORY.md"
@@ -104,7 +104,7 @@ def read_hermes(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]
         line = 1
         for entry in note.text.replace("\r\n", "\n").split(HERMES_SEPARATOR):
             if entry.strip():
-                yield Given(line, {"content": entry.strip(), "tags": [file.stem.lower()]}, file.name)
+                yield UncheckedRow(line, {"content": entry.strip(), "tags": [file.stem.lower()]}, file.name)
             line += entry.count("\n") + 2
 
 

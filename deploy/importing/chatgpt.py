@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.importing import exports, fields
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.schemas.faults import EngramqError, invalid
 
 FILE: Final = re.compile(r"conversations(-\d+)?\.json")
@@ -76,7 +76,7 @@ def _newest_leaf(mapping: dict[str, Any]) -> str | None:
 
 
 def _chatgpt_messages(
-    item: Given, branch: list[dict[str, Any]], choices: fields.Choices, repeated: set[str]
+    item: UncheckedRow, branch: list[dict[str, Any]], choices: fields.Choices, repeated: set[str]
 ) -> Iterator[exports.Entry]:
     identifier = item.values.get("conversation_id") or item.values.get("id")
     if not identifier:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.importing.transcript_files import unreadable
 from engramq.deploy.local.hooks.transcripts import parsed
 from engramq.schemas.packed_lines import UnusableFile
@@ -179,7 +179,7 @@ def read_gemini_apps(path: Path, choices: fields.Choices) -> Iterator[exports.En
             yield from exports.read_each(exports.items(stream), partial(_activity, choices=choices))
 
 
-def _activity(item: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
+def _activity(item: UncheckedRow, choices: fields.Choices) -> Iterator[exports.Entry]:
     values = item.values
     title = values.get("title")
     texts = [fields.value_at(each, "html") for each in fields.list_at(values, "safeHtmlItem")]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.importing import exports, fields
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.local.hooks.turns import text_in
 from engramq.schemas.packed_lines import UnusableFile
 
@@ -41,7 +41,7 @@ def read_claude(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
             )
 
 
-def _claude_item(item: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
+def _claude_item(item: UncheckedRow, choices: fields.Choices) -> Iterator[exports.Entry]:
     values = item.values
     if MESSAGES in values or not (REMEMBERED in values or "prompt_template" in values):
         yield from _claude_messages(item, choices)
@@ -62,7 +62,7 @@ def _claude_item(item: Given, choices: fields.Choices) -> Iterator[exports.Entry
             yield fields.NO_TEXT
 
 
-def _claude_messages(item: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
+def _claude_messages(item: UncheckedRow, choices: fields.Choices) -> Iterator[exports.Entry]:
     messages, identifier = item.values.get(MESSAGES), item.values.get("uuid")
     if not isinstance(messages, list) or not identifier:
         missing = "uuid" if isinstance(messages, list) else MESSAGES

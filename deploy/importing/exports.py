@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
-from engramq.deploy.importing.records import LINE, Given, Rejection
+from engramq.deploy.importing.records import LINE, Rejection, UncheckedRow
 from engramq.schemas import limits
 from engramq.schemas.ids import format_time
 from engramq.schemas.packed_lines import UnusableFile
@@ -55,7 +55,7 @@ class LeftOut:
 
 
 GraphEntry: TypeAlias = ExportedNode | ExportedEdge
-Entry: TypeAlias = Given | Rejection | GraphEntry | LeftOut
+Entry: TypeAlias = UncheckedRow | Rejection | GraphEntry | LeftOut
 
 
 _DIGEST_BYTES: Final = 16
@@ -151,7 +151,7 @@ ANY_DOCUMENT: Final = re.compile(r".*\.json")
 
 def read_lists(
     path: Path, mark: str | frozenset[str], *keys: str, name: re.Pattern[str] = ANY_DOCUMENT
-) -> Iterator[tuple[str, Given | Rejection]]:
+) -> Iterator[tuple[str, UncheckedRow | Rejection]]:
     """Yield the items of each of the `members` as `read_list` does; objects in lines are of the list "".
 
     A document that is one object, or begins with one, is of this form only if that has the `mark`, or one of several.
@@ -173,12 +173,14 @@ def read_lists(
 
 def all_items(
     path: Path, mark: str | frozenset[str], *keys: str, name: re.Pattern[str] = ANY_DOCUMENT
-) -> Iterator[Given | Rejection]:
+) -> Iterator[UncheckedRow | Rejection]:
     """Yield the items of each of the `members` without the names of their lists."""
     return (item for _, item in read_lists(path, mark, *keys, name=name))
 
 
-def read_each(found: Iterable[Given | Rejection], read: Callable[[Given], Iterable[Entry]]) -> Iterator[Entry]:
+def read_each(
+    found: Iterable[UncheckedRow | Rejection], read: Callable[[UncheckedRow], Iterable[Entry]]
+) -> Iterator[Entry]:
     """Yield what is read of each item; what could not be read already stays a rejection."""
     for item in found:
         yield from [item] if isinstance(item, Rejection) else read(item)
@@ -215,13 +217,17 @@ def _first(text: "_JsonText") -> Any:
     return None if text.peek() == "]" else text.value()
 
 
-def objects(stream: IO[bytes]) -> Iterator[Given | Rejection]:
+def objects(stream: IO[bytes]) -> Iterator[UncheckedRow | Rejection]:
     """Yield the objects of a document that has one behind the other, as in lines. Raises UnusableFile."""
     text = _document(stream)
     while not text.is_at_end:
         line = text.line
         value = text.value()
-        yield Given(line, value) if isinstance(value, dict) else Rejection(line, LINE, "The item is no JSON object.")
+        yield (
+            UncheckedRow(line, value)
+            if isinstance(value, dict)
+            else Rejection(line, LINE, "The item is no JSON object.")
+        )
 
 
 @contextlib.contextmanager
@@ -249,12 +255,12 @@ _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder()
 
 
-def items(stream: IO[bytes], *keys: str) -> Iterator[Given | Rejection]:
+def items(stream: IO[bytes], *keys: str) -> Iterator[UncheckedRow | Rejection]:
     """Yield the objects of a document's lists as `read_list` does, without the name of their list."""
     return (item for _, item in read_list(stream, *keys))
 
 
-def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
+def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, UncheckedRow | Rejection]]:
     """Yield the objects of each document, each with its line and the name of its list; of others a rejection.
 
     A document is a list, whose name is "", or an object that has lists under some of the `keys`. Raises UnusableFile
@@ -266,7 +272,7 @@ def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Reje
         yield from _document_items(text, *keys)
 
 
-def _document_items(text: "_JsonText", *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
+def _document_items(text: "_JsonText", *keys: str) -> Iterator[tuple[str, UncheckedRow | Rejection]]:
     if text.peek() == "[":
         yield from (("", item) for item in _items(text))
         return
@@ -283,12 +289,16 @@ def _document_items(text: "_JsonText", *keys: str) -> Iterator[tuple[str, Given 
         raise UnusableFile(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
 
 
-def _items(text: "_JsonText") -> Iterator[Given | Rejection]:
+def _items(text: "_JsonText") -> Iterator[UncheckedRow | Rejection]:
     text.take()
     while text.peek() != "]":
         line = text.line
         value = text.value()
-        yield Given(line, value) if isinstance(value, dict) else Rejection(line, LINE, "The item is no JSON object.")
+        yield (
+            UncheckedRow(line, value)
+            if isinstance(value, dict)
+            else Rejection(line, LINE, "The item is no JSON object.")
+        )
         if text.peek() == ",":
             text.take()
             if text.peek() == "]":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from engramq.deploy.importing.exports import Entry, LeftOut, moment, own_id, tags, without_nothing
-from engramq.deploy.importing.records import Given
+from engramq.deploy.importing.records import UncheckedRow
 from engramq.schemas.fields import OFFSETS
 
 # By these the router keeps a turn apart: nobody has looked through it, and a tool says what others have written.
@@ -69,7 +69,7 @@ def first_at(item: dict[str, Any], places: tuple[str, ...]) -> Any:
     return next((value for place in places if (value := value_at(item, place)) not in (None, "", [], {})), None)
 
 
-def make_memory_row(item: Given, text: str, identifier: str, choices: Choices, about: str = "") -> Given:
+def make_memory_row(item: UncheckedRow, text: str, identifier: str, choices: Choices, about: str = "") -> UncheckedRow:
     """Return what a program remembers of a person, as a row: a model has written it, so it is kept apart, too."""
     values = {
         "content": text,
@@ -78,7 +78,7 @@ def make_memory_row(item: Given, text: str, identifier: str, choices: Choices, a
         WHEN: moment(item.values.get("updated_at")),
         "metadata": {"about": about} if about else None,
     }
-    return Given(item.line, without_nothing(values))
+    return UncheckedRow(item.line, without_nothing(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ItemFields:
     tags: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
-    def entry(self, item: Given, **more: Any) -> Given:
+    def entry(self, item: UncheckedRow, **more: Any) -> UncheckedRow:
         """Return an item as a row, with `more` of its fields."""
         values = item.values
         metadata = dict(given) if isinstance(given := values.get("metadata"), dict) else {}
@@ -115,7 +115,7 @@ class ItemFields:
             "tags": tags(*(value_at(values, place) for place in self.tags)),
             "metadata": metadata,
         }
-        return Given(item.line, without_nothing(row | more), item.file)
+        return UncheckedRow(item.line, without_nothing(row | more), item.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Conversation:
     choices: Choices
     title: object = None
 
-    def turn(self, message: object, position: int | None, speaker: object, text: str, at: object) -> Given:
+    def turn(self, message: object, position: int | None, speaker: object, text: str, at: object) -> UncheckedRow:
         """Return one message as a row: its conversation is the thread, and by its own id it is known again."""
         is_spoken = speaker in SPOKEN_BY
         values: dict[str, Any] = {
@@ -141,4 +141,4 @@ class Conversation:
             "source_type": source_of(self.choices) if is_spoken else TOOL_OUTPUT,
             "metadata": {"title": self.title} if isinstance(self.title, str) and self.title else None,
         }
-        return Given(self.line, without_nothing(values))
+        return UncheckedRow(self.line, without_nothing(values))

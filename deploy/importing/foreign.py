@@ -16,7 +16,7 @@ from engramq.deploy.cli.tool_client import is_refused
 from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, GraphEntry, LeftOut
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, ForeignReader
-from engramq.deploy.importing.records import Given, Rejection, rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow, rejection
 from engramq.deploy.importing.rows import CheckedRow, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, OpenImporter, Options, RejectFile, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
@@ -183,13 +183,13 @@ class _EntryCounts:
             self.kinds[type(entry)] += 1
             if isinstance(entry, LeftOut):
                 self.left_out[entry] += 1
-            elif isinstance(entry, Given) and entry.original is not None and not entry.original.edited:
+            elif isinstance(entry, UncheckedRow) and entry.original is not None and not entry.original.edited:
                 self.originals.add(entry.original.memory_id)
 
-    def counting(self, records: Iterator[Given | Rejection]) -> Iterator[Given | Rejection]:
+    def counting(self, records: Iterator[UncheckedRow | Rejection]) -> Iterator[UncheckedRow | Rejection]:
         """Yield the records, moving on. A note that was copied, then edited, is a note of its own."""
         for self.position, record in enumerate(records, 1):
-            if isinstance(record, Given) and record.original is not None and record.original.edited:
+            if isinstance(record, UncheckedRow) and record.original is not None and record.original.edited:
                 if record.original.memory_id in self.originals:
                     record.values.pop("external_id", None)
                     yield replace(record, original=None)
@@ -208,11 +208,13 @@ async def import_foreign(
     """
     read = _EntryCounts()
     await anyio.to_thread.run_sync(read.count, export.entries())
-    memories = read.kinds[Given] + read.kinds[Rejection]
+    memories = read.kinds[UncheckedRow] + read.kinds[Rejection]
     namespace = options.namespace or settings.namespace
     async with open_importer(read, memories or None) as importer:
         graph = ForeignGraph(importer.secrets)
-        records = read.counting(entry for entry in export.entries_again() if isinstance(entry, Given | Rejection))
+        records = read.counting(
+            entry for entry in export.entries_again() if isinstance(entry, UncheckedRow | Rejection)
+        )
         rows = options.checked(records, settings, importer.secrets, foreign=True)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
         for kind in (ExportedNode, ExportedEdge):
@@ -254,7 +256,7 @@ def look_through(
             looked.counts[REJECTED] += 1
             telling.write(rejection)
 
-        def records() -> Iterator[Given | Rejection]:
+        def records() -> Iterator[UncheckedRow | Rejection]:
             for entry in entries:
                 if isinstance(entry, LeftOut):
                     looked.left_out[entry] += 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.importing import exports, fields
-from engramq.deploy.importing.records import Given, Rejection, read_json_lines
+from engramq.deploy.importing.records import Rejection, UncheckedRow, read_json_lines
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import PackedSource
 
@@ -37,7 +37,7 @@ def read_mcp_memory(path: Path, _choices: fields.Choices) -> Iterator[exports.En
             yield Rejection(row.line, "type", f"type is neither {ENTITY} nor {RELATION}.")
 
 
-def _graph_rows(path: Path) -> Iterator[tuple[object, Given | Rejection]]:
+def _graph_rows(path: Path) -> Iterator[tuple[object, UncheckedRow | Rejection]]:
     with exports.opened(path, "") as stream:
         are_lines = exports.look_at(stream, *GRAPH_LISTS).name is None
     with path.open("rb") as raw:  # a line that is broken costs no other
@@ -59,7 +59,7 @@ def is_of_graph(row: dict[str, Any]) -> bool:
     return bool(row.keys() & _OF_GRAPH and row.keys() & _NAMED) and graph_kind(row) in (ENTITY, RELATION)
 
 
-def _read_relation(row: Given) -> exports.Entry:
+def _read_relation(row: UncheckedRow) -> exports.Entry:
     ends = [
         fields.first_at(row.values, names)
         for names in (("from", "from_entity"), ("to", "to_entity"), ("relationType", "relation_type"))
@@ -70,7 +70,7 @@ def _read_relation(row: Given) -> exports.Entry:
     return exports.ExportedEdge(ends[0], ends[1], ends[2], row.line)
 
 
-def _read_entity(row: Given, passed: set[int]) -> Iterator[exports.Entry]:
+def _read_entity(row: UncheckedRow, passed: set[int]) -> Iterator[exports.Entry]:
     name, kind = row.values.get("name"), fields.first_at(row.values, ("entityType", "entity_type"))
     if not isinstance(name, str) or not isinstance(kind, str):
         field = "entityType" if isinstance(name, str) else "name"
@@ -100,7 +100,7 @@ def _read_entity(row: Given, passed: set[int]) -> Iterator[exports.Entry]:
                 fields.WHEN: exports.moment(fields.first_at(said, ("timestamp", "createdAt", "created_at"))),
                 "metadata": {"entity": name, "entity_type": kind},
             }
-            yield Given(row.line, exports.without_nothing(values))
+            yield UncheckedRow(row.line, exports.without_nothing(values))
 
 
 ZEP_LISTS: Final = ("nodes", "edges", "facts", "episodes", "messages", "items", "entity_edges", "entity_nodes")
@@ -130,7 +130,7 @@ def read_graphiti(path: Path, choices: fields.Choices) -> Iterator[exports.Entry
     """
     things: dict[object, tuple[object, str]] = {}
     for _, item in exports.read_lists(path, "uuid", *ZEP_LISTS):
-        if isinstance(item, Given) and item.values.keys() >= OF_NODE:
+        if isinstance(item, UncheckedRow) and item.values.keys() >= OF_NODE:
             things[str(fields.first_at(item.values, _ID))] = (item.values.get("name"), _label(item.values))
     for _, item in exports.read_lists(path, "uuid", *ZEP_LISTS):
         if isinstance(item, Rejection):
@@ -149,7 +149,7 @@ def _label(values: dict[str, Any]) -> str:
     return next((label for label in several if label != _ENTITY), _ENTITY)
 
 
-def _fact(item: Given, things: dict[object, tuple[object, str]]) -> Iterator[exports.Entry]:
+def _fact(item: UncheckedRow, things: dict[object, tuple[object, str]]) -> Iterator[exports.Entry]:
     row, values = _FACT.entry(item), item.values
     since, until = exports.moment(values.get("valid_at")), row.values.get(fields.UNTIL)
     if since and not (until and until <= since):  # one that was over when it was said has both alike
@@ -165,7 +165,7 @@ def _fact(item: Given, things: dict[object, tuple[object, str]]) -> Iterator[exp
         yield exports.ExportedEdge(source, target, values["name"], item.line, label=_ENTITY)
 
 
-def _episode(item: Given, choices: fields.Choices) -> exports.Entry:
+def _episode(item: UncheckedRow, choices: fields.Choices) -> exports.Entry:
     values = item.values
     text, role = values.get("content"), fields.first_at(values, ("role", "role_type"))
     if not isinstance(text, str) or not text.strip():

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.importing import exports, fields
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.local.hooks.turns import object_in, spoken_text, text_at, text_in
 
 LISTS: Final = ("agents", "blocks")
@@ -37,10 +37,10 @@ def _block(path: Path, line: int, block: Mapping[str, Any], choices: fields.Choi
         "tags": exports.tags(label),
         "source_type": fields.source_of(choices),
     }
-    return Given(line, exports.without_nothing(values)) if fields.text_of(value) else _NO_BLOCK
+    return UncheckedRow(line, exports.without_nothing(values)) if fields.text_of(value) else _NO_BLOCK
 
 
-def _messages(path: Path, agent: Given, choices: fields.Choices) -> Iterator[exports.Entry]:
+def _messages(path: Path, agent: UncheckedRow, choices: fields.Choices) -> Iterator[exports.Entry]:
     thread = f"{path.stem}:{agent.values.get('name') or agent.values.get('id')}"
     said = fields.Conversation("letta", agent.line, thread, choices)
     for position, message in enumerate(fields.list_at(agent.values, "messages")):

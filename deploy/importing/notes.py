@@ -19,7 +19,7 @@ from engramq.deploy.importing import exports
 from engramq.deploy.importing.fields import WHEN, Choices
 from engramq.deploy.importing.own_notes import OWN, own_properties, read_own
 from engramq.deploy.importing.plain_files import read_plain
-from engramq.deploy.importing.records import FILE, Given, Rejection
+from engramq.deploy.importing.records import FILE, Rejection, UncheckedRow
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
 
@@ -89,9 +89,9 @@ class MarkdownNote:
         """Return a text under its title, by which a note is found too, unless its first line has that already."""
         return text if self.title in text.partition("\n")[0] else f"{self.title}\n\n{text}"
 
-    def row(self, line: int, values: dict[str, Any]) -> Given:
+    def row(self, line: int, values: dict[str, Any]) -> UncheckedRow:
         """Return one memory of it, which begins on a line; values that say nothing are left out."""
-        return Given(line, exports.without_nothing(values), self.file)
+        return UncheckedRow(line, exports.without_nothing(values), self.file)
 
     def lines(self) -> Iterator[tuple[int, str, bool]]:
         """Yield each line with its number, and whether it is of a block of code."""
@@ -381,7 +381,7 @@ def _read_note(note: MarkdownNote, folder: str) -> Iterator[exports.Entry]:
         yield _text(note, folder, text)
 
 
-def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Given:
+def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> UncheckedRow:
     category, (said, context) = observed[1].strip(), _without_context(observed[2].rstrip())
     text = _without_last_tags(said) or said
     values = {
@@ -406,7 +406,7 @@ def _without_last_tags(said: str) -> str:
     return said[: next((word.end() for word in reversed(words) if not _TAG_ALONE.fullmatch(word[0])), 0)]
 
 
-def _text(note: MarkdownNote, folder: str, text: str) -> Given:
+def _text(note: MarkdownNote, folder: str, text: str) -> UncheckedRow:
     own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
     identifier = exports.own_id("basic-memory", _permalink(note) or f"{folder}/{note.path}")
     values = {

@@ -8,7 +8,7 @@ import msgspec
 
 from engramq.deploy.importing.exports import Entry, ExportedEdge, tags
 from engramq.deploy.importing.fields import WHEN, list_at
-from engramq.deploy.importing.records import RECORD_FIELDS, Given, Rejection
+from engramq.deploy.importing.records import RECORD_FIELDS, Rejection, UncheckedRow
 from engramq.schemas.commands import Original, text_digest
 
 OWN: Final = "engramq"
@@ -72,13 +72,13 @@ def line_of(relation: object, target: object) -> str:
     return f"- {relation} [[{target}]]"
 
 
-def _memory(file: str, line: int, properties: dict[str, Any], own: dict[str, Any], text: str) -> Given:
+def _memory(file: str, line: int, properties: dict[str, Any], own: dict[str, Any], text: str) -> UncheckedRow:
     values = {name: value for name, value in own.items() if name in _OWN_FIELDS}
     said = properties.get("tags")  # as a text, a person has written them
     given = {"tags": said if isinstance(said, list) else tags(said), WHEN: properties.get("created")}
     values |= {name: value for name, value in given.items() if value}
     content = text.removeprefix("\n").removesuffix("\n")
-    return Given(line, {**values, "content": content}, file, _original(own.get(_ORIGINAL), content))
+    return UncheckedRow(line, {**values, "content": content}, file, _original(own.get(_ORIGINAL), content))
 
 
 def original_of(record: Mapping[str, Any]) -> dict[str, Any]:

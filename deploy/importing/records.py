@@ -35,7 +35,7 @@ _TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UncheckedRow:
     """A row as it was read, unchecked, the line on which it begins, its file within a folder, and what it was here."""
 
     line: int
@@ -66,7 +66,7 @@ def format_by_name(path: Path | None) -> RowFormat | None:
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
-def read_records(lines: Iterable[bytes], row_format: RowFormat | None) -> Iterator[Given | Rejection]:
+def read_records(lines: Iterable[bytes], row_format: RowFormat | None) -> Iterator[UncheckedRow | Rejection]:
     """Yield each row; blank lines are passed over. An unreadable rest ends in one rejection.
 
     Raises UnusableFile for an export or a document of something else, and when the first row of a CSV file does not
@@ -75,14 +75,14 @@ def read_records(lines: Iterable[bytes], row_format: RowFormat | None) -> Iterat
     return _to_the_end(_Numbered(lines), lambda first, rest: _records(first, rest, row_format))
 
 
-def read_json_lines(lines: Iterable[bytes]) -> Iterator[Given | Rejection]:
+def read_json_lines(lines: Iterable[bytes]) -> Iterator[UncheckedRow | Rejection]:
     """Yield the object in each line, whatever it holds, as `read_records` does."""
     return _to_the_end(_Numbered(lines), lambda first, rest: _json_records([(rest.count, first)], rest))
 
 
 def _to_the_end(
-    numbered: "_Numbered", read: Callable[[bytes, "_Numbered"], Iterator[Given | Rejection]]
-) -> Iterator[Given | Rejection]:
+    numbered: "_Numbered", read: Callable[[bytes, "_Numbered"], Iterator[UncheckedRow | Rejection]]
+) -> Iterator[UncheckedRow | Rejection]:
     try:
         first = next((line for line in numbered if line.strip()), None)
         if first is not None:
@@ -91,7 +91,7 @@ def _to_the_end(
         yield Rejection(numbered.count + 1, FILE, str(problem))
 
 
-def _records(first: bytes, rest: "_Numbered", row_format: RowFormat | None) -> Iterator[Given | Rejection]:
+def _records(first: bytes, rest: "_Numbered", row_format: RowFormat | None) -> Iterator[UncheckedRow | Rejection]:
     if is_head(first.removeprefix(UTF8_BOM)):
         raise UnusableFile("This is an export. It is read twice: write it to a file, and import that.")
     if (row_format or _format_by_content(first)) is RowFormat.CSV:
@@ -164,12 +164,12 @@ def _has_fields(line: bytes) -> bool:
     return not isinstance(row, dict) or bool(row.keys() & {*FIELDS})
 
 
-def _json_records(begun: list[tuple[int, bytes]], rest: _Numbered) -> Iterator[Given | Rejection]:
+def _json_records(begun: list[tuple[int, bytes]], rest: _Numbered) -> Iterator[UncheckedRow | Rejection]:
     for number, line in itertools.chain(begun, ((rest.count, line) for line in rest)):
         if not line.strip():
             continue
         try:
-            yield Given(number, _json_object(line))
+            yield UncheckedRow(number, _json_object(line))
         except EngramqError as refused:
             yield rejection(number, refused)
 
@@ -224,7 +224,7 @@ class _Feed:
         return line.decode("utf-8", "surrogateescape")  # bytes that are no text are refused with their field
 
 
-def _csv_records(first: bytes, lines: _Numbered, separator: str) -> Iterator[Given | Rejection]:
+def _csv_records(first: bytes, lines: _Numbered, separator: str) -> Iterator[UncheckedRow | Rejection]:
     names, delimiter = _header(first.removeprefix(UTF8_BOM), separator or _DELIMITERS)
     _check_header(names)
     feed = _Feed(lines)
@@ -240,7 +240,7 @@ def _csv_records(first: bytes, lines: _Numbered, separator: str) -> Iterator[Giv
             if feed.is_too_long:
                 raise invalid(LINE, f"{_TOO_LONG[:-1]}: is a quotation mark never closed?")
             if any(cells):
-                yield Given(number, _named(names, cells))
+                yield UncheckedRow(number, _named(names, cells))
         except _TooLong:
             yield Rejection(number, LINE, _TOO_LONG)
         except csv.Error as problem:

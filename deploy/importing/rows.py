@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.fields import ENDS, SINCE, UNTIL, WHEN
-from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, TAGS, Given, Rejection, rejection
+from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, TAGS, Rejection, UncheckedRow, rejection
 from engramq.deploy.local.hooks.turns import split as split_text
 from engramq.deploy.local.hooks.turns import storable
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, problem_in, without_absent
@@ -146,7 +146,7 @@ _OWN_SPARE: Final = (WHEN,)  # of rows in our own form, which somebody can corre
 
 
 def check_rows(
-    records: Iterable[Given | Rejection],
+    records: Iterable[UncheckedRow | Rejection],
     namespace: str,
     *,
     one_namespace: bool,

@@ -25,11 +25,11 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.cli.operating import QueueClient, queue_client
-from engramq.deploy.cli.output import Reply, printable
+from engramq.deploy.cli.output import ReplyBody, printable
 from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
 from engramq.deploy.cli.tool_client import ASK_AGAIN_S, GIVE_UP_S, NOT_DONE, URL, ToolClient, is_refused, open_client
 from engramq.deploy.importing.exports import LeftOut
-from engramq.deploy.importing.records import Given, Rejection, read_records
+from engramq.deploy.importing.records import Rejection, UncheckedRow, read_records
 from engramq.deploy.importing.rows import CheckedRow, RowBatch, Secrets, check_rows, make_batches
 from engramq.deploy.local.home import Home, home_from
 from engramq.deploy.local.ownership import nobody_has
@@ -293,7 +293,7 @@ class Importer:
                     self.absent[receipt.status, receipt.absence] += 1
         self.progress.show(sum(self.counts.values()), self.read)
 
-    async def send(self, command: Command, namespace: str, key: str) -> Reply:
+    async def send(self, command: Command, namespace: str, key: str) -> ReplyBody:
         """Return the reply to a command, however often it takes asking; says so when none comes for long."""
         late = asyncio.get_running_loop().call_later(LATE_S, self._say_late)
         client = self._client_in(namespace)
@@ -325,7 +325,7 @@ class Importer:
         self.rejects.write(rejection)
 
 
-def _insist(client: ToolClient, command: Command, key: str) -> Reply:
+def _insist(client: ToolClient, command: Command, key: str) -> ReplyBody:
     """Return the reply to a write, asked again while the service is overloaded or away; raises EngramqError."""
     arguments = msgspec.to_builtins(command)
     tool, give_up = arguments.pop("type"), time.monotonic() + GIVE_UP_S
@@ -366,7 +366,12 @@ class Options:
     visibility: Visibility | None = None
 
     def checked(
-        self, records: Iterable[Given | Rejection], settings: Settings, secrets: Secrets, *, foreign: bool = False
+        self,
+        records: Iterable[UncheckedRow | Rejection],
+        settings: Settings,
+        secrets: Secrets,
+        *,
+        foreign: bool = False,
     ) -> Iterator[CheckedRow | Rejection | LeftOut]:
         """Return what the records say, each checked; `secrets` counts those that are left out.
 
@@ -381,8 +386,8 @@ class Options:
             foreign=foreign,
         )
 
-    def _seen_by(self, record: Given | Rejection) -> Given | Rejection:
-        if self.visibility is not None and isinstance(record, Given):
+    def _seen_by(self, record: UncheckedRow | Rejection) -> UncheckedRow | Rejection:
+        if self.visibility is not None and isinstance(record, UncheckedRow):
             record.values.setdefault("visibility", self.visibility.value)
         return record
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from engramq.deploy.importing.exports import LeftOut
-from engramq.deploy.importing.records import FILE, Given, Rejection
+from engramq.deploy.importing.records import FILE, Rejection, UncheckedRow
 from engramq.deploy.importing.rows import Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, importing
 from engramq.deploy.importing.transcript_files import SUBAGENTS, StoredSession, unreadable
-from engramq.deploy.importing.transcripts import READERS, Listed
+from engramq.deploy.importing.transcripts import READERS, SessionEntry
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.capture import records_of
 from engramq.deploy.local.hooks.projects import KnownProject, known_projects, project_named, project_of
@@ -74,7 +74,7 @@ class Transcripts:
     format: TranscriptFormat
     paths: tuple[Path, ...]
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> Iterator[SessionEntry]:
         """Yield the sessions, without reading them."""
         for path in self.paths:
             yield from READERS[self.format].sessions(path)
@@ -112,7 +112,7 @@ class SessionRows:
         """How many bytes there are to read."""
         return sum(session.size for _, session in self.sessions)
 
-    def rows(self) -> Iterator[Given | Rejection]:
+    def rows(self) -> Iterator[UncheckedRow | Rejection]:
         """Yield each turn as a row, and what could not be read."""
         yield from self.problems
         for kind, session in self.sessions:
@@ -123,7 +123,7 @@ class SessionRows:
             self.position += session.size
             self.read += 1
 
-    def _rows_of(self, kind: TranscriptFormat, session: StoredSession) -> Iterator[Given | Rejection]:
+    def _rows_of(self, kind: TranscriptFormat, session: StoredSession) -> Iterator[UncheckedRow | Rejection]:
         facts, project = SessionFacts(), self.projects.of("")
         has_turns = is_refused = False
         for said in READERS[kind].said(session):
@@ -140,7 +140,7 @@ class SessionRows:
                     turn = said.turn if said.turn.moment else said.turn._replace(moment=facts.began)
                     for record in records_of(turn, kind, thread):
                         values = dict(record) | ({"project": project} if project else {})
-                        yield Given(said.line, values, session.path)
+                        yield UncheckedRow(said.line, values, session.path)
                 case LeftOut():
                     self.left_out[said] += 1
                 case Rejection():

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database, require_no_link
-from engramq.deploy.importing.records import Given, Rejection, read_json_lines
+from engramq.deploy.importing.records import Rejection, UncheckedRow, read_json_lines
 from engramq.schemas.packed_lines import PackedSource, UnusableFile
 
 _MEMORIES: Final = "memories"
@@ -33,7 +33,7 @@ def read_mem0(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     return exports.read_each(exports.all_items(path, "memory", *MEM0_LISTS, _RELATIONS), _mem0)
 
 
-def _mem0(item: Given) -> Iterator[exports.Entry]:
+def _mem0(item: UncheckedRow) -> Iterator[exports.Entry]:
     if "relationship" in item.values:
         ends = (item.values.get("source"), fields.first_at(item.values, ("target", "destination")))
         yield exports.ExportedEdge(*ends, item.values["relationship"], item.line)
@@ -72,10 +72,10 @@ def read_openmemory(path: Path, _choices: fields.Choices) -> Iterator[exports.En
     categories: dict[str, str] = {}
     if not are_lines:
         with exports.opened(path, member) as stream:
-            rows = [item.values for item in exports.items(stream, "categories") if isinstance(item, Given)]
+            rows = [item.values for item in exports.items(stream, "categories") if isinstance(item, UncheckedRow)]
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
 
-    def read(item: Given) -> Iterator[exports.Entry]:
+    def read(item: UncheckedRow) -> Iterator[exports.Entry]:
         named = [categories[key] for key in map(str, fields.list_at(item.values, "category_ids")) if key in categories]
         is_gone = item.values.get("state") in _GONE
         yield _LEFT_THERE if is_gone else _OPENMEMORY.entry(replace(item, values={**item.values, "named": named}))
@@ -100,10 +100,10 @@ _UNTAGGED: Final = "untagged"
 
 def read_memory_service(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the memories of a backup of mcp-memory-service; one that another has replaced held until that one came."""
-    several = (item.values for item in exports.all_items(path, "content", _MEMORIES) if isinstance(item, Given))
+    several = (item.values for item in exports.all_items(path, "content", _MEMORIES) if isinstance(item, UncheckedRow))
     made = {str(values.get("content_hash")): values.get("created_at") for values in several}
 
-    def read(item: Given) -> Iterator[exports.Entry]:
+    def read(item: UncheckedRow) -> Iterator[exports.Entry]:
         row = _SERVICE.entry(item)
         row.values["tags"] = [word for word in row.values.get("tags", ()) if word != _UNTAGGED]
         if successor := fields.value_at(item.values, "metadata.superseded_by"):
@@ -155,7 +155,7 @@ def read_supermemory(path: Path, _choices: fields.Choices) -> Iterator[exports.E
     return exports.read_each(exports.all_items(path, "id", *SUPERMEMORY_LISTS), _supermemory)
 
 
-def _supermemory(item: Given) -> Iterator[exports.Entry]:
+def _supermemory(item: UncheckedRow) -> Iterator[exports.Entry]:
     if item.values.get("isForgotten", item.values.get("is_forgotten")):
         yield _LEFT_THERE
     else:
@@ -196,7 +196,7 @@ def read_claude_mem(path: Path, choices: fields.Choices) -> Iterator[exports.Ent
         with ForeignDatabase(str(file)) as database:
             for name, tables in _TABLES.items():
                 rows = database.records(f"claude_mem_{name}") if database.has(*tables) else ()  # older ones have less
-                yield from (_claude_mem(name, Given(0, row), choices) for row in rows)
+                yield from (_claude_mem(name, UncheckedRow(0, row), choices) for row in rows)
         return
     sessions: dict[str, dict[str, Any]] = {}  # which a prompt names by the client's id; they stand first
     for name, item in exports.read_lists(file, "observations", *CLAUDE_MEM_LISTS, "sessions"):
@@ -210,7 +210,7 @@ def read_claude_mem(path: Path, choices: fields.Choices) -> Iterator[exports.Ent
             yield _claude_mem(name, replace(item, values=sessions.get(session, {}) | item.values), choices)
 
 
-def _claude_mem(table: str, item: Given, choices: fields.Choices) -> exports.Entry:
+def _claude_mem(table: str, item: UncheckedRow, choices: fields.Choices) -> exports.Entry:
     values = item.values | {name: _list_in(item.values.get(name)) for name in _LISTS_AS_TEXT}
     given = [text.strip() for name in _PARTS[table] if isinstance(text := values.get(name), str) and text.strip()]
     if len(given) > 1 and given[1].startswith(given[0]):  # a memory by hand has no title of its own

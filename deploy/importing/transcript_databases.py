@@ -21,8 +21,8 @@ from engramq.deploy.importing.transcript_files import (
     OF_TOOLS,
     TOO_LONG,
     UNSPOKEN,
-    Said,
     StoredSession,
+    TranscriptEntry,
     unreadable,
 )
 from engramq.deploy.local.hooks import turns
@@ -99,7 +99,7 @@ def _object(file: Path) -> Mapping[str, Any]:
     return parsed(read_plain(str(file), LONGEST_LINE)) or {}
 
 
-def said_in_opencode(session: StoredSession) -> Iterator[Said]:
+def said_in_opencode(session: StoredSession) -> Iterator[TranscriptEntry]:
     """Yield what is said in a session."""
     facts = head_of_opencode(session)
     yield facts
@@ -154,7 +154,7 @@ def _filed_parts(file: Path, session: str) -> Iterator[tuple[str, bytes, bytes |
             yield message.stem, said, None if is_long else read_plain(str(part), LONGEST_LINE)
 
 
-def _opencode_turn(key: str, message: Mapping[str, Any], texts: list[str]) -> Iterator[Said]:
+def _opencode_turn(key: str, message: Mapping[str, Any], texts: list[str]) -> Iterator[TranscriptEntry]:
     role, times = message.get("role"), message.get("time")
     times = times if isinstance(times, dict) else {}
     if message.get("summary") is True:
@@ -218,7 +218,7 @@ def _path_of(address: object) -> str:
     return unquote(parts.path) if parts.scheme == "file" else ""
 
 
-def said_in_cursor(session: StoredSession) -> Iterator[Said]:
+def said_in_cursor(session: StoredSession) -> Iterator[TranscriptEntry]:
     """Yield what is said in a session."""
     facts = head_of_cursor(session)
     yield facts

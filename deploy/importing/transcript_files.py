@@ -65,7 +65,7 @@ class StoredSession(NamedTuple):
     key: str = ""
 
 
-Said: TypeAlias = SessionFacts | Spoken | LeftOut | Rejection
+TranscriptEntry: TypeAlias = SessionFacts | Spoken | LeftOut | Rejection
 
 
 def unreadable(path: str, problem: Exception) -> Rejection:
@@ -191,7 +191,7 @@ class _TranscriptProgress:
     is_ours: bool = False
     keys: set[str] = field(default_factory=set)
 
-    def of(self, line: bytes) -> Iterator[Said]:
+    def of(self, line: bytes) -> Iterator[TranscriptEntry]:
         """Yield what a line says."""
         if not line:
             yield TOO_LONG
@@ -201,7 +201,7 @@ class _TranscriptProgress:
             self.damaged += 1
             self.first_damaged = self.first_damaged or self.line
 
-    def of_object(self, content: Mapping[str, Any]) -> Iterator[Said]:
+    def of_object(self, content: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
         """Yield what an object says."""
         self.is_ours = self.is_ours or self.client.is_ours(content)
         facts = _learned(self.facts, self.client.facts_of(content))
@@ -216,7 +216,7 @@ class _TranscriptProgress:
         if not has_turn and self.transcript.unknown.total() == unknown:
             yield UNSPOKEN.get(self.client.unspoken(content), OF_TOOLS)
 
-    def once(self, spoken: Spoken) -> Iterator[Said]:
+    def once(self, spoken: Spoken) -> Iterator[TranscriptEntry]:
         """Yield a turn the first time that it comes: Gemini CLI writes a message anew for each of its tools."""
         if spoken.turn.key in self.keys:
             yield OF_TOOLS
@@ -225,7 +225,7 @@ class _TranscriptProgress:
             yield spoken
 
 
-def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]:
+def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[TranscriptEntry]:
     """Yield what a session says, its facts before the turns that they are of; raises OSError and UnusableFile."""
     reading = _TranscriptProgress(client, _begin(client, session), Transcript(client))
     if reading.facts != SessionFacts():
@@ -243,7 +243,7 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
     yield from _ended(reading, session.path)
 
 
-def _said_in_object(reading: _TranscriptProgress, session: StoredSession) -> Iterator[Said]:
+def _said_in_object(reading: _TranscriptProgress, session: StoredSession) -> Iterator[TranscriptEntry]:
     """Yield what is in a session that is one JSON object, as older versions of Gemini CLI wrote it."""
     content = _object_in(session.path)
     messages = next((given for name in _LISTS if isinstance(given := content.get(name), list)), None)
@@ -264,7 +264,7 @@ def _object_in(path: str) -> Mapping[str, Any]:
     return content
 
 
-def _ended(reading: _TranscriptProgress, path: str) -> Iterator[Said]:
+def _ended(reading: _TranscriptProgress, path: str) -> Iterator[TranscriptEntry]:
     if reading.line and not reading.is_ours:
         client = reading.client.name
         yield Rejection(1, FILE, f"No line is as {client} writes it: is it of another client, or a new form?", path)

@@ -19,13 +19,20 @@ from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.pi import PI
 from engramq.deploy.importing.qwen import QWEN
 from engramq.deploy.importing.records import Rejection
-from engramq.deploy.importing.transcript_files import Said, StoredSession, client_of, head_of, list_files, said_in_file
+from engramq.deploy.importing.transcript_files import (
+    StoredSession,
+    TranscriptEntry,
+    client_of,
+    head_of,
+    list_files,
+    said_in_file,
+)
 from engramq.deploy.local.hooks.transcripts import CLIENTS
 from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts
 from engramq.schemas.vocabulary import TranscriptFormat
 
 _CLIENTS: Final = CLIENTS | {client.name: client for client in (COPILOT, QWEN, PI, CLINE, CONTINUE)}
-Listed: TypeAlias = StoredSession | LeftOut | Rejection
+SessionEntry: TypeAlias = StoredSession | LeftOut | Rejection
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +45,9 @@ class TranscriptReader:
     """
 
     places: Callable[[UserPlaces], tuple[Path, ...]]
-    sessions: Callable[[Path], Iterator[Listed]]
+    sessions: Callable[[Path], Iterator[SessionEntry]]
     head: Callable[[StoredSession], SessionFacts]
-    said: Callable[[StoredSession], Iterator[Said]]
+    said: Callable[[StoredSession], Iterator[TranscriptEntry]]
     shares: Callable[[StoredSession], str]
 
 

@@ -10,7 +10,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from engramq.deploy.cli.output import Reply
+from engramq.deploy.cli.output import ReplyBody
 from engramq.deploy.cli.progress import Readable
 from engramq.deploy.cli.tool_client import ToolClient
 from engramq.deploy.importing.fields import Choices
@@ -33,7 +33,7 @@ class _CallerClient(ToolClient):
 
     ask: CallTool
 
-    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> ReplyBody:
         """Return the reply of the gateway's own service."""
         return anyio.from_thread.run(self.ask, tool, arguments)
 

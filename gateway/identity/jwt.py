@@ -50,7 +50,7 @@ _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES51
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class VerificationKey:
     """A public key, and the algorithms that a signature by it may have: its kind decides, never the token."""
 
     key: PublicKey
@@ -98,7 +98,7 @@ class PublishedKeys:
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._clock = clock
-        self._keys: tuple[Key, ...] = ()
+        self._keys: tuple[VerificationKey, ...] = ()
         self._fetched_at = self._tried_at = -BELIEVED_S
         self._failing = False
         self._fetches: SharedWork[None] = SharedWork(1)
@@ -150,7 +150,7 @@ class PublishedKeys:
         return body
 
 
-def keys_in(document: bytes) -> tuple[Key, ...]:
+def keys_in(document: bytes) -> tuple[VerificationKey, ...]:
     """Return the usable keys of a JWKS document; what is meant for something else is left out.
 
     Raises ValueError or msgspec.DecodeError when the document is not a JWKS or holds no usable key.
@@ -169,7 +169,7 @@ def keys_in(document: bytes) -> tuple[Key, ...]:
     return keys
 
 
-def usable_key(key: object, kid: str | None = None, only: str | None = None) -> Key | None:
+def usable_key(key: object, kid: str | None = None, only: str | None = None) -> VerificationKey | None:
     """Return a public key with the algorithms that its kind has (`only`: that one alone); None for any other object."""
     algorithms: Iterable[str] = ()
     if isinstance(key, RSAPublicKey):
@@ -181,10 +181,10 @@ def usable_key(key: object, kid: str | None = None, only: str | None = None) -> 
     else:
         return None
     allowed = frozenset(algorithm for algorithm in algorithms if only in (None, algorithm))
-    return Key(key, allowed, kid) if allowed else None
+    return VerificationKey(key, allowed, kid) if allowed else None
 
 
-def _key_of(described: dict[str, Any]) -> Key | None:
+def _key_of(described: dict[str, Any]) -> VerificationKey | None:
     kid, only = described.get("kid"), described.get("alg")
     use, operations = described.get("use", "sig"), described.get("key_ops", ["verify"])
     if use != "sig" or not isinstance(operations, list) or "verify" not in operations:
@@ -198,7 +198,7 @@ def _key_of(described: dict[str, Any]) -> Key | None:
     return usable_key(key, kid, only)
 
 
-def _pick(keys: tuple[Key, ...], kid: str | None, algorithm: str) -> PublicKey | None:
+def _pick(keys: tuple[VerificationKey, ...], kid: str | None, algorithm: str) -> PublicKey | None:
     """Return the one key that a token can mean; a token that names none must leave no choice."""
     fitting = [key.key for key in keys if algorithm in key.algorithms and kid in (None, key.kid)]
     return fitting[0] if len(fitting) == 1 else None

@@ -24,7 +24,7 @@ from engramq.schemas.vocabulary import Status
 
 log = logging.getLogger(__name__)
 
-Address = tuple[str, int]
+SocketAddress = tuple[str, int]
 
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED: Final = b"\0" * 10 + b"\xff" * 2  # an IPv4 address among those of IPv6
@@ -44,7 +44,7 @@ _ANSWER: Final = struct.Struct("=BBBB48sIIIII")  # family, state, 2 of timers, e
 _WAIT_S: Final = 1.0
 
 
-def owner_of(peer: Address, server: Address) -> int | None:
+def owner_of(peer: SocketAddress, server: SocketAddress) -> int | None:
     """Return the user id that owns the socket at `peer` of a connection to `server`, None when it cannot be known.
 
     That of another machine cannot. The kernel is asked after this one socket; its table of all of them takes 10 ms to
@@ -58,7 +58,7 @@ def owner_of(peer: Address, server: Address) -> int | None:
         return _read_tables(peer, server) if _is_loopback(peer[0]) else None
 
 
-def _ask_kernel(peer: Address, server: Address) -> int | None:
+def _ask_kernel(peer: SocketAddress, server: SocketAddress) -> int | None:
     """Ask the kernel; raises OSError when it does not answer such questions, or knows no such socket."""
     if _NETLINK is None:
         raise OSError("there is no netlink")
@@ -82,7 +82,7 @@ def _ask_kernel(peer: Address, server: Address) -> int | None:
     return int(uid) if is_this and inode else None
 
 
-def _read_tables(peer: Address, server: Address) -> int | None:
+def _read_tables(peer: SocketAddress, server: SocketAddress) -> int | None:
     """Look for the socket in the kernel's tables, proc(5)."""
     wanted = {(_in_table(peer, family), _in_table(server, family)) for family in (socket.AF_INET, socket.AF_INET6)}
     for table in _TABLES:
@@ -98,7 +98,7 @@ def _read_tables(peer: Address, server: Address) -> int | None:
     return None
 
 
-def _in_table(address: Address, family: socket.AddressFamily) -> str:
+def _in_table(address: SocketAddress, family: socket.AddressFamily) -> str:
     """Return an address as the table of this family writes it: words of 4 bytes in the machine's order."""
     packed = _pack(address)
     if family == socket.AF_INET:
@@ -107,7 +107,7 @@ def _in_table(address: Address, family: socket.AddressFamily) -> str:
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
 
 
-def _pack(address: Address) -> bytes:
+def _pack(address: SocketAddress) -> bytes:
     """Return an address as one of IPv6."""
     host = address[0].partition("%")[0]
     return socket.inet_pton(socket.AF_INET6, host) if ":" in host else _MAPPED + socket.inet_pton(socket.AF_INET, host)
@@ -124,13 +124,15 @@ TOKEN_FILE: Final = "http-token"  # noqa: S105 - the name of the file
 
 OWN_ACCOUNTS: Final = frozenset({os.geteuid(), 0})  # the server's own, and root
 
-LookUp = Callable[[Address, Address], int | None]
+FindAccount = Callable[[SocketAddress, SocketAddress], int | None]
 
 
 class LocalConnection:
     """One connection, by both its ends; its owner is looked up once, when that is first asked."""
 
-    def __init__(self, peer: Address | None, server: Address | None, look_up: LookUp | None = None) -> None:
+    def __init__(
+        self, peer: SocketAddress | None, server: SocketAddress | None, look_up: FindAccount | None = None
+    ) -> None:
         self._ends = (peer, server)
         self._is_local = peer is not None and _is_loopback(peer[0])
         self._look_up = look_up or owner_of

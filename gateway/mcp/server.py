@@ -41,7 +41,7 @@ from engramq.gateway.service import Call, Service, ToolReply
 from engramq.schemas import limits
 from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool
 
-Context = ServerRequestContext[dict[str, Any], Any]
+SdkContext = ServerRequestContext[dict[str, Any], Any]
 McpServer = Server[dict[str, Any]]
 
 INTRODUCTIONS: Final = frozenset({"initialize", "server/discover"})
@@ -53,7 +53,7 @@ _LISTS: Final[Mapping[str, type[types.PaginatedResult]]] = {
 }
 
 
-def build_server(service: Service, profile: Profile, caller_of: Callable[[Context], Caller]) -> McpServer:
+def build_server(service: Service, profile: Profile, caller_of: Callable[[SdkContext], Caller]) -> McpServer:
     """Return a server that shows `profile` and answers by `service`; `caller_of` returns the caller of a request."""
     methods = _SdkMethods(service, profile, caller_of)
     server = Server(
@@ -71,7 +71,7 @@ def build_server(service: Service, profile: Profile, caller_of: Callable[[Contex
     return server
 
 
-def http_caller(ctx: Context) -> Caller:
+def http_caller(ctx: SdkContext) -> Caller:
     """Return the caller of a request over HTTP, as the authentication before the application found; in both eras."""
     if ctx.request is None:
         raise TypeError("a request came without its HTTP scope, so its caller is unknown")
@@ -116,12 +116,12 @@ class SdkApp:
 class _SdkMethods:
     """The handlers of the SDK's server for each method of MCP."""
 
-    def __init__(self, service: Service, profile: Profile, caller_of: Callable[[Context], Caller]) -> None:
+    def __init__(self, service: Service, profile: Profile, caller_of: Callable[[SdkContext], Caller]) -> None:
         self._service = service
         self._profile = profile
         self._caller_of = caller_of
 
-    async def instruct(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def instruct(self, ctx: SdkContext, call_next: CallNext) -> HandlerResult:
         """Tell a client that introduces itself what its caller is to know; the SDK has one text for all."""
         result = await call_next(ctx)
         if ctx.method in INTRODUCTIONS and isinstance(result, dict):
@@ -129,11 +129,11 @@ class _SdkMethods:
             result = {**result, "instructions": instructions}
         return result
 
-    async def show_list(self, ctx: Context, _params: types.PaginatedRequestParams) -> HandlerResult:
+    async def show_list(self, ctx: SdkContext, _params: types.PaginatedRequestParams) -> HandlerResult:
         shown = list_for(ctx.method, self._profile, self._caller_of(ctx).principal)
         return _LISTS[ctx.method].model_validate(shown, by_name=False)
 
-    async def call_tool(self, _ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(self, _ctx: SdkContext, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Refuse a call that wire.py leaves to the SDK, which found nothing else wrong with it."""
         if any(tool.name == params.name for tool in (*self._profile.tools, *self._profile.unlisted)):
             raise MCPError(types.INVALID_PARAMS, "The headers or _meta of this call are not those of one version.")
@@ -141,7 +141,7 @@ class _SdkMethods:
         more = "" if self._profile.name == FULL else MORE_TOOLS
         raise MCPError(types.INVALID_PARAMS, ". ".join(filter(None, (unknown, FORMER_TOOLS.get(params.name, more)))))
 
-    async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read_resource(self, ctx: SdkContext, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
         reading = resource_call(uri)
         reply = None if reading is None else await self._call(ctx, TOOLS[reading.tool], reading.arguments)
@@ -152,7 +152,7 @@ class _SdkMethods:
         contents = types.TextResourceContents(uri=uri, mime_type=JSON_TYPE, text=reply.text)
         return types.ReadResourceResult(contents=[contents])
 
-    async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def get_prompt(self, ctx: SdkContext, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         if params.name != RECALL_PROMPT:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name[:100]!a}")
         task = (params.arguments or {}).get(RECALL_PROMPT_TASK, "")
@@ -160,7 +160,7 @@ class _SdkMethods:
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(description=RECALL_PROMPT_DESCRIPTION, messages=[message])
 
-    async def _call(self, ctx: Context, tool: Tool, arguments: Any) -> ToolReply:
+    async def _call(self, ctx: SdkContext, tool: Tool, arguments: Any) -> ToolReply:
         traceparent = (ctx.meta or {}).get("traceparent")
         call = Call(
             tool=tool,

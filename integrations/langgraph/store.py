@@ -18,7 +18,7 @@ from langgraph.store.base import (
 )
 
 from engramq.client import AsyncMemory, Memory, Refused, calls
-from engramq.client.call import Conversation
+from engramq.client.call import CallSequence
 from engramq.client.pages import PAGE, all_recent
 from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_of, item_tag, matches, within_tags
 from engramq.schemas import records
@@ -69,7 +69,7 @@ class EngramqStore(BaseStore):
         self._memory.close()
         await self._async_memory.aclose()
 
-    def _carried_out(self, ops: list[Op]) -> Conversation[list[Result]]:
+    def _carried_out(self, ops: list[Op]) -> CallSequence[list[Result]]:
         results: list[Result] = []
         puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
         for op in ops:
@@ -90,7 +90,7 @@ class EngramqStore(BaseStore):
             yield from self._put(put)
         return results
 
-    def _got(self, op: GetOp) -> Conversation[Item | None]:
+    def _got(self, op: GetOp) -> CallSequence[Item | None]:
         memory = next(iter((yield from _current(op.namespace, op.key))), None)
         if memory is None:
             return None
@@ -98,7 +98,7 @@ class EngramqStore(BaseStore):
             yield from _refreshed(memory)
         return item_of(memory)
 
-    def _put(self, op: PutOp) -> Conversation[None]:
+    def _put(self, op: PutOp) -> CallSequence[None]:
         for attempt in range(TRIES):
             before = yield from _current(op.namespace, op.key)
             if op.value is None:
@@ -121,10 +121,10 @@ class EngramqStore(BaseStore):
             else:
                 return
 
-    def _searched(self, op: SearchOp) -> Conversation[list[SearchItem]]:
+    def _searched(self, op: SearchOp) -> CallSequence[list[SearchItem]]:
         wanted = op.offset + op.limit
         within = within_tags(op.namespace_prefix)
-        found = _Found(op)
+        found = _FoundItems(op)
         if op.query:
             hits = yield calls.search(op.query, limit=FOUND, tags=within, min_relevance=0)
             found.add(hits.memories)
@@ -145,13 +145,13 @@ class EngramqStore(BaseStore):
             yield from _refreshed(memory)
         return [item for item, _ in chosen]
 
-    def _add_rest(self, query: str, within: list[str], found: "_Found") -> Conversation[None]:
+    def _add_rest(self, query: str, within: list[str], found: "_FoundItems") -> CallSequence[None]:
         """Add what the filter means and what stands behind the hits of a search, by its own likeness to the query.
 
         Else a namespace with many items that are more like the query would hide those that the filter asks for.
         """
         known = {(item.namespace, item.key) for item, _ in found.items}
-        meant = _Found(found.op)
+        meant = _FoundItems(found.op)
         meant.add((yield from all_recent(tags=within)))
         rest: list[records.Memory] = []
         for item, memory in meant.items[:FILTERED]:
@@ -161,14 +161,14 @@ class EngramqStore(BaseStore):
                 rest += [hit for hit in hits.memories if hit.id == memory.id]
         found.add(sorted(rest, key=lambda memory: memory.similarity or 0.0, reverse=True))
 
-    def _namespaces(self, op: ListNamespacesOp) -> Conversation[list[tuple[str, ...]]]:
+    def _namespaces(self, op: ListNamespacesOp) -> CallSequence[list[tuple[str, ...]]]:
         items = map(item_of, (yield from all_recent(tags=within_tags(()))))
         found = {item.namespace for item in items if item is not None}
         meant = {space for space in found if all(is_meant(each, space) for each in op.match_conditions or ())}
         return sorted({space[: op.max_depth] for space in meant})[op.offset : op.offset + op.limit]
 
 
-def _current(namespace: tuple[str, ...], key: str) -> Conversation[list[records.Memory]]:
+def _current(namespace: tuple[str, ...], key: str) -> CallSequence[list[records.Memory]]:
     """Return the memories that are an item, newest first: one, unless two writers met.
 
     One's own private item counts alone, whatever shared ones of the same key there are: their author would else
@@ -183,14 +183,14 @@ def _is_private(memory: records.Memory) -> bool:
     return memory.visibility == "private"
 
 
-def _refreshed(memory: records.Memory) -> Conversation[None]:
+def _refreshed(memory: records.Memory) -> CallSequence[None]:
     """Let an item live as long again as it was put to live; nothing for one that has no end."""
     ttl = about_of(memory).get("ttl")
     if isinstance(ttl, int | float):
         yield calls.update(memory.id, expires_at=expiry(ttl))
 
 
-def _preferred(found: "_Found", wanted: int) -> Conversation[None]:
+def _preferred(found: "_FoundItems", wanted: int) -> CallSequence[None]:
     """Put one's own private items in the place of shared ones of the same key, which may be planted, among the first.
 
     Their own private ones may be beyond what was read.
@@ -206,7 +206,7 @@ def _preferred(found: "_Found", wanted: int) -> Conversation[None]:
             found.add(filter(_is_private, (yield from _current(item.namespace, item.key))))
 
 
-class _Found:
+class _FoundItems:
     """Items of a search, in the order in which they were found; as in `_current` one's own private one goes first."""
 
     def __init__(self, op: SearchOp) -> None:

@@ -24,7 +24,7 @@ from engramq.schemas.vocabulary import (
     WorkerKind,
 )
 
-Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
+QueryText = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
 IfLinked = Annotated[IfExists, Meta(description="If linked already")]
 
 
@@ -206,8 +206,8 @@ class ConnectByQuery(WriteCommand, frozen=True, kw_only=True, tag="connect_by_qu
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
 
-    source_query: Annotated[Query, Meta(description="What one memory says")]
-    target_query: Annotated[Query, Meta(description="What the other says")]
+    source_query: Annotated[QueryText, Meta(description="What one memory says")]
+    target_query: Annotated[QueryText, Meta(description="What the other says")]
     relation: Annotated[Name, Meta(description="Left out: similar")] | UnsetType = UNSET
     note: Annotated[Note, Meta(description="Why they belong together")] | UnsetType = UNSET
     min_confidence: Annotated[UnitInterval, Meta(description="Least chance of a right match")] = 0.70

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engramq.client import Refused, calls
-from engramq.client.call import Conversation
+from engramq.client.call import CallSequence
 
 T = TypeVar("T")
 
 
-def made_private_meanwhile(conversation: Conversation[T], memory_id: str) -> Conversation[T]:
+def made_private_meanwhile(conversation: CallSequence[T], memory_id: str) -> CallSequence[T]:
     """Make a memory private as soon as the conversation has stored another one."""
     resume: Callable[[Any], Any] = conversation.send
     outcome, made = None, False

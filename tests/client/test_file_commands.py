@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from engramq.client import AsyncMemory, Refused, calls, files
-from engramq.client.call import Conversation
+from engramq.client.call import CallSequence
 from engramq.client.file_commands import MemoryFiles
 from engramq.client.files import FileProblem
 from engramq.schemas.commands import MemoryList, Stored, WriteReply
@@ -32,7 +32,7 @@ class Desk:
         self.receipts: list[WriteReply] = []
         self.files = MemoryFiles(on_receipt=self.receipts.append, **options)
 
-    async def does(self, conversation: Conversation[str]) -> str:
+    async def does(self, conversation: CallSequence[str]) -> str:
         """Carry a command out; return what the model reads, of a refusal too."""
         try:
             return await self.memory.converse(conversation)
@@ -308,7 +308,7 @@ async def test_secrets_are_masked_and_the_model_is_told() -> None:
 
 
 async def test_failures_reach_the_conversation_that_waits(memory: AsyncMemory) -> None:
-    def conversation() -> Conversation[str]:
+    def conversation() -> CallSequence[str]:
         try:
             yield calls.search("tea", limit=10_000)
         except Exception as problem:  # noqa: BLE001 - its kind is what is asked

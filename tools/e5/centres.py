@@ -46,8 +46,8 @@ def centres(weights: bytes) -> NDArray[np.float32]:
     nothing = np.zeros((2, read.hidden), dtype=np.float32)
     made = {
         build.MODEL_FILE: graph.model(read, nothing),
-        build.TOKENIZER_FILE: graph.tokenizer(read.pieces),
-        build.REPLACEMENTS_FILE: graph.replacements(read.pieces),
+        build.TOKENIZER_FILE: graph.tokenizer(read.vocabulary),
+        build.REPLACEMENTS_FILE: graph.replacements(read.vocabulary),
         **build.CONFIGS,
     }
     with tempfile.TemporaryDirectory(prefix="e5-centres-") as folder:

@@ -153,19 +153,19 @@ def native(query: Query) -> Native:
     return Native(text, tuple(numbers))
 
 
-class Column(NamedTuple):
+class TypedColumn(NamedTuple):
     """A column and its type in PostgreSQL."""
 
     name: str
     type: str
 
 
-def columns_of(kind: type[msgspec.Struct]) -> Iterator[Column]:
+def columns_of(kind: type[msgspec.Struct]) -> Iterator[TypedColumn]:
     """Give a column for each field of a Struct."""
     shape = inspect.type_info(kind)
     assert isinstance(shape, inspect.StructType)
     for field in shape.fields:
-        yield Column(field.encode_name, _type(field.type))
+        yield TypedColumn(field.encode_name, _type(field.type))
 
 
 def _type(kind: inspect.Type) -> str:
@@ -187,7 +187,7 @@ def _type(kind: inspect.Type) -> str:
             return _TYPES[type(kind)]
 
 
-def _lists() -> dict[str, tuple[Column, ...]]:
+def _lists() -> dict[str, tuple[TypedColumn, ...]]:
     """Return the lists of columns that queries may repeat a part for, by name."""
     given = {column.name: column for column in columns_of(NewMemory)}
     always = {field.name for field in msgspec.structs.fields(Memory) if field.default is not UNSET}

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix: TypeAlias = NDArray[np.floating]
+FloatMatrix: TypeAlias = NDArray[np.floating]
 Mask: TypeAlias = NDArray[np.bool_]
 
 ROUNDS: Final = 100
@@ -44,7 +44,7 @@ class Calibration:
 class Samples(NamedTuple):
     """Best matches: the cosine of each, whether it was the right one, and the number of the memory that was meant."""
 
-    cosines: Matrix
+    cosines: FloatMatrix
     right: Mask
     meant: NDArray[np.intp]
 
@@ -53,7 +53,7 @@ class Samples(NamedTuple):
         return Samples(self.cosines[chosen], self.right[chosen], self.meant[chosen])
 
 
-def best_matches(memories: Matrix, queries: Matrix, meant: NDArray[np.intp]) -> Samples:
+def best_matches(memories: FloatMatrix, queries: FloatMatrix, meant: NDArray[np.intp]) -> Samples:
     """Look each query up with and without its right memory. Unit vectors [n, d] and [q, d]; `meant` [q] are rows."""
     cosines = (queries @ memories.T).astype(np.float64)
     every = np.arange(len(queries))

@@ -192,20 +192,20 @@ def hint_on(candidates: Sequence[Candidate]) -> str | UnsetType:
     return f"Several nodes are named {names}; the oldest was taken. To take another one, give {labels}."
 
 
-class Interval(TypedDict):
+class EdgeInterval(TypedDict):
     """From when until when an edge holds, RFC 3339; the end is excluded, null is open."""
 
     valid_from: str | None
     valid_until: str | None
 
 
-def interval(row: Row) -> Interval:
+def interval(row: Row) -> EdgeInterval:
     """Return the interval of an edge's row; the fragment edge_holds reads it."""
     start, end = (None if row[name] is None else format_time(row[name]) for name in ENDS)
-    return Interval(valid_from=start, valid_until=end)
+    return EdgeInterval(valid_from=start, valid_until=end)
 
 
-class _EdgeSaid(Interval):
+class _EdgeSaid(EdgeInterval):
     edge_id: str
     relation: str
     weight: float

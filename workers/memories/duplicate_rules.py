@@ -29,7 +29,7 @@ _TYPED: Final = str.maketrans("\u2018\u2019\u201c\u201d\u2010\u2011\u2212", "''\
 DIGEST_BYTES: Final = 16
 
 
-class _Said:
+class _TextDetails:
     """The details of a text that vectors do not tell apart."""
 
     def __init__(self, content: str) -> None:
@@ -70,7 +70,7 @@ class Compared:
 
     id: UUID
     kind: str
-    said: _Said
+    said: _TextDetails
     vector: Vector | None
     verification: Verification
     created_at: datetime
@@ -84,9 +84,9 @@ class Compared:
         return _VOUCHED.get(self.verification, 0), self.kept, self.created_at, self.id
 
 
-def said(content: str) -> _Said:
+def said(content: str) -> _TextDetails:
     """Return what a content says."""
-    return _Said(content)
+    return _TextDetails(content)
 
 
 def similarity_to(stays: Compared, goes: Compared, least: float) -> float | None:
@@ -101,7 +101,7 @@ def similarity_to(stays: Compared, goes: Compared, least: float) -> float | None
     return cosine if cosine >= least and says_the_same(stays.said, goes.said) else None
 
 
-def says_the_same(first: _Said, other: _Said) -> bool:
+def says_the_same(first: _TextDetails, other: _TextDetails) -> bool:
     """Say whether texts are of the same words and marks, in the same order."""
     return first.words == other.words
 

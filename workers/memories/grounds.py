@@ -27,7 +27,7 @@ from engramq.workers.runner import Context, handles
 from engramq.workers.trust import VOUCHED_FOR, require_editor
 
 _GROUND: Final = "memory_id"
-Given = tuple[Citation, ...] | UnsetType
+GivenCitations = tuple[Citation, ...] | UnsetType
 _RECOVERY: Final = 'Have that one promoted first, or say verification="verified" if you vouch for this one yourself.'
 
 
@@ -38,7 +38,7 @@ class StillResting(TypedDict, total=False):
     still_resting_count: int
 
 
-def find_cited(evidence: Given) -> dict[str, str]:
+def find_cited(evidence: GivenCitations) -> dict[str, str]:
     """Return the ids of the memories that evidence cites, by where in it they stand."""
     citations = () if evidence is UNSET else evidence
     return {
@@ -48,7 +48,7 @@ def find_cited(evidence: Given) -> dict[str, str]:
     }
 
 
-def grounds_of(evidence: Iterable[Given]) -> set[UUID]:
+def grounds_of(evidence: Iterable[GivenCitations]) -> set[UUID]:
     """Return the memories that several memories' evidence cites.
 
     A caller that changes others too locks all of them at once.
@@ -56,7 +56,7 @@ def grounds_of(evidence: Iterable[Given]) -> set[UUID]:
     return {known for given in evidence for text in find_cited(given).values() if (known := parse_uuid(text))}
 
 
-async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[UUID, Row]:
+async def known_grounds(tx: Transaction, evidence: Iterable[GivenCitations]) -> Mapping[UUID, Row]:
     """Return what is known of all memories that several memories' evidence cites, which stays so until the commit."""
     ids = grounds_of(evidence)
     if not ids:
@@ -65,7 +65,7 @@ async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[U
     return {row["id"]: row for row in await tx.rows("grounds", ids=sorted(ids))}
 
 
-def untrusted_ground(evidence: Given, known: Mapping[UUID, Row]) -> UUID | None:
+def untrusted_ground(evidence: GivenCitations, known: Mapping[UUID, Row]) -> UUID | None:
     """Return the first untrusted memory that evidence cites, None where there is none.
 
     Raises EngramqError naming the citation of a memory that is missing, withdrawn, or not visible to the caller,
@@ -89,7 +89,7 @@ def refuse_trusted_on(ground: UUID) -> EngramqError:
 
 
 async def refuse_untrusted_ground(
-    tx: Transaction, row: Row, evidence: Given, kept: Sequence[Mapping[str, object]]
+    tx: Transaction, row: Row, evidence: GivenCitations, kept: Sequence[Mapping[str, object]]
 ) -> None:
     """Raise EngramqError where a locked memory of this row, trusted or vouched for, would get an untrusted ground.
 

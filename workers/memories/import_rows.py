@@ -294,7 +294,7 @@ def rejected(index: int, name: str, error: str) -> Receipt:
     return Receipt(index=index, status=ReceiptStatus.REJECTED, field=name, error=error)
 
 
-Target = tuple[Partition, int]  # a partition and the model whose index it is
+IndexedPart = tuple[Partition, int]  # a partition and the model whose index it is
 
 
 @dataclass(slots=True)
@@ -318,10 +318,10 @@ class BulkLoads:
         count, last = self._came.get((namespace, partition), (0, 0.0))
         self._came[namespace, partition] = rows if now - last >= IDLE_S else count + rows, now
 
-    async def loads_of(self, tx: Transaction, drafts: Sequence[Draft]) -> dict[Target, int]:
+    async def loads_of(self, tx: Transaction, drafts: Sequence[Draft]) -> dict[IndexedPart, int]:
         """Return the open loads that new memories belong to, by partition and model; open those that are due."""
         targets = Counter((new.partition, new.embedding.model_id) for new in drafts if new.embedding is not None)
-        loads: dict[Target, int] = {}
+        loads: dict[IndexedPart, int] = {}
         for partition, model_id in sorted(targets):
             if await self._is_large(tx, partition):
                 await open_load(tx, partition, model_id)

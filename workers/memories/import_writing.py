@@ -40,10 +40,10 @@ from engramq.workers.memories.grounds import find_cited, refuse_untrusted_ground
 from engramq.workers.memories.import_rows import (
     BulkLoads,
     EarlierRow,
+    IndexedPart,
     KnownMemory,
     RoutedBatch,
     RoutedRow,
-    Target,
     earlier_rows,
     lock_known,
     out_of,
@@ -153,7 +153,7 @@ async def _corrections(
     return private
 
 
-async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[Target, int]) -> list[UUID]:
+async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[IndexedPart, int]) -> list[UUID]:
     """Make memories, whose external ids and identities have to be different; return their ids in the order given.
 
     `loads`: the open loads that they belong to.
@@ -172,7 +172,7 @@ async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[
     return [row["id"] for row in rows]
 
 
-def _columns_of(row: RoutedRow, loads: Mapping[Target, int]) -> dict[str, Any]:
+def _columns_of(row: RoutedRow, loads: Mapping[IndexedPart, int]) -> dict[str, Any]:
     embedding, identity = row.draft.embedding, row.identity
     return columns_of(row.draft) | {
         "embedding": embedding and embedding.text,

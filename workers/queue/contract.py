@@ -113,7 +113,7 @@ class CommandTry:
 
 
 RunAssignment = Callable[[Assignment], Awaitable[Completion]]
-Observe = Callable[[CommandTry], None]
+ObserveTry = Callable[[CommandTry], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class WorkerSpec:
     # A background task that gets the sessions that commands used, refused commands too; best effort.
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
     activity: Activity = field(default_factory=Activity)  # of the process
-    observe: Observe | None = None  # called with each try of a command
+    observe: ObserveTry | None = None  # called with each try of a command
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from engramq.workers.trust import require_admin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class TenantContents:
     """How much a tenant holds. `bytes` are of the contents of memories; `last_activity` is of writes, None: none.
 
     `language` is that of its words; see docs/languages.md.
@@ -47,12 +47,12 @@ class Contents:
         return any((self.memories, self.nodes, self.edges, self.links, self.tokens, self.webhooks))
 
 
-async def contents(tx: Transaction) -> Contents | None:
+async def contents(tx: Transaction) -> TenantContents | None:
     """Count what the namespace holds; None when nobody has ever written to it."""
     if tx.tenant == NOBODY:
         return None
     row = await tx.only_row("tenant_contents")
-    return Contents(**row)
+    return TenantContents(**row)
 
 
 ABOUT: Final = "A command on a whole namespace"

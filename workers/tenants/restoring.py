@@ -64,7 +64,7 @@ WRITINGS: Final[Mapping[str, Writing]] = {
 
 ReadLines = Callable[[], Iterable[bytes]]  # the lines of an export, from the first one each time
 # What is being done, with how many records it is, and of how many (None: nobody knows yet).
-ReportProgress = Callable[[str, int, int | None], None]
+ReportRecords = Callable[[str, int, int | None], None]
 
 
 class NamespaceOccupied(Exception):
@@ -87,7 +87,7 @@ class Restored:
     pending: int
 
 
-def check(lines: ReadLines, report: ReportProgress) -> CheckedExport:
+def check(lines: ReadLines, report: ReportRecords) -> CheckedExport:
     """Read a whole export without writing anything; raises ExportRefused, UnusableFile."""
     reading = ExportReader(lines(), packaged().version)
     head = reading.head()
@@ -102,7 +102,7 @@ async def require_empty(store: Store, namespace: str) -> None:
 
 
 async def restore(
-    store: Store, namespace: str, found: CheckedExport, lines: ReadLines, actor: str, report: ReportProgress
+    store: Store, namespace: str, found: CheckedExport, lines: ReadLines, actor: str, report: ReportRecords
 ) -> Restored:
     """Write an export that `check` has found to be whole, in the name of `actor`.
 
@@ -193,7 +193,7 @@ class _Restoration:
     found: CheckedExport
     model: _Model | None
     actor: str
-    report: ReportProgress
+    report: ReportRecords
     loaded: set[Partition] = field(default_factory=set)  # whose vectors come as loads
     pending: int = 0
     written: int = 0

@@ -17,10 +17,10 @@ WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further on
 
 PIECES: Final = 1_000  # of the last day that are told apart
 
-Interval = tuple[int, int]  # from, until: milliseconds of Redis's clock
+UseInterval = tuple[int, int]  # from, until: milliseconds of Redis's clock
 
 
-async def tick(tx: Transaction, intervals: Sequence[Interval]) -> None:
+async def tick(tx: Transaction, intervals: Sequence[UseInterval]) -> None:
     """Let the clock gain what it has not gained yet of the times in which sessions were in use."""
     await tx.send("commit_without_waiting")
     await tx.send("lock_clock")
@@ -32,7 +32,7 @@ class SessionClock:
 
     def __init__(self, store: Store, *, debounce_s: float = DEBOUNCE_S, stopping: asyncio.Event | None = None) -> None:
         self._store = store
-        self._waiting: dict[tuple[str, str], list[Interval]] = {}
+        self._waiting: dict[tuple[str, str], list[UseInterval]] = {}
         self._debounce = Debounce(self._write, debounce_s, stopping)
 
     async def tell(self, uses: Sequence[SessionUse]) -> None:
@@ -53,7 +53,7 @@ class SessionClock:
 
     async def _write(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        by_namespace: dict[str, list[Interval]] = {}
+        by_namespace: dict[str, list[UseInterval]] = {}
         for (namespace, _), intervals in waiting.items():
             by_namespace.setdefault(namespace, []).extend(intervals)
         problem: Exception | None = None

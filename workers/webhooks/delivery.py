@@ -21,7 +21,7 @@ from engramq.schemas.settings import Settings, SettingsError
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import ResultUnknown
-from engramq.workers.webhooks.sending import Message, Sender, signing_key
+from engramq.workers.webhooks.sending import Sender, WebhookMessage, signing_key
 
 log = logging.getLogger(__name__)
 
@@ -135,10 +135,10 @@ def _webhook(row: dict[str, Any]) -> UUID:
     return webhook_id
 
 
-def _message(row: dict[str, Any], namespace: str) -> Message:
+def _message(row: dict[str, Any], namespace: str) -> WebhookMessage:
     told = {"namespace": namespace, **row["told"]}
     if row["with_content"] and "memory_id" in told:
         told["content"] = row["content"]  # null when it is gone
-    return Message(
+    return WebhookMessage(
         id=row["id"], webhook_id=row["webhook_id"], url=row["url"], event=row["event"], at=row["at"], data=told
     )

@@ -12,7 +12,7 @@ from engramq.schemas.vocabulary import AuditAction, WebhookEvent
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.webhooks.sending import Message, Sender, check_url, signing_key
+from engramq.workers.webhooks.sending import Sender, WebhookMessage, check_url, signing_key
 
 TEST_EVENT: Final = "webhook.test"
 
@@ -110,7 +110,7 @@ async def test(settings: Settings, webhook: Webhook) -> str | None:
     key = signing_key(settings)
     if key.id != webhook.key_id:
         return "it was added with another ENGRAMQ_WEBHOOKS_KEY than this one"
-    message = Message(
+    message = WebhookMessage(
         id=uuid4(),
         webhook_id=webhook.id,
         url=webhook.url,

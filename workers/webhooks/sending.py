@@ -30,7 +30,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.settings import Settings, SettingsError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
+ResolveHost = Callable[[str, int], Awaitable[Sequence[str]]]
 
 URL_CHARS: Final = 2_000
 # Where an IPv4 address stands in the last 32 bits: NAT64, IPv4-translated, IPv4-compatible.
@@ -93,7 +93,7 @@ def check_url(url: str, *, private: bool) -> str:
     return url
 
 
-async def address_for(url: str, *, private: bool, look: LookUp = look_up) -> str:
+async def address_for(url: str, *, private: bool, look: ResolveHost = look_up) -> str:
     """Return the address to connect to for a URL; raises NotAllowed, or OSError when the name has none.
 
     A name with any private address is refused as a whole: which of them is asked would be chance.
@@ -168,7 +168,7 @@ _RECEIVED: Final = range(200, 300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class WebhookMessage:
     """The message for one webhook."""
 
     id: UUID
@@ -186,7 +186,7 @@ class Message:
 class Sender:
     """Tells messages; used as `async with`."""
 
-    def __init__(self, key: SigningKey, *, private: bool, look: LookUp = look_up, try_s: float = TRY_S) -> None:
+    def __init__(self, key: SigningKey, *, private: bool, look: ResolveHost = look_up, try_s: float = TRY_S) -> None:
         self._key = key
         self._private = private
         self._look = look
@@ -210,7 +210,7 @@ class Sender:
         """Close its connections."""
         await self._http.aclose()
 
-    async def tell(self, message: Message) -> str | None:
+    async def tell(self, message: WebhookMessage) -> str | None:
         """Return None when the receiver took the message, else in words why not."""
         try:
             with anyio.fail_after(self._try_s):
@@ -224,7 +224,7 @@ class Sender:
             return f"it cannot be reached: {why}"[:200]
         return None if status in _RECEIVED else f"answered {status}"
 
-    async def _post(self, message: Message) -> int:
+    async def _post(self, message: WebhookMessage) -> int:
         parts = urlsplit(message.url)
         address = await address_for(message.url, private=self._private, look=self._look)
         body = message.body()

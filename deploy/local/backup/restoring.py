@@ -51,7 +51,7 @@ class RestoredBackup:
     moved_to: Path | None = None
 
 
-def verify(file: Path, report: taking.ReportProgress) -> RestoredBackup:
+def verify(file: Path, report: taking.ReportBytes) -> RestoredBackup:
     """Read all of a backup, and return what it holds when this release can restore it here.
 
     It is unpacked beside the system's other temporary files, to see what its database can run.
@@ -73,7 +73,7 @@ def restore(
     home: Home,
     environment: Mapping[str, str],
     file: Path,
-    report: taking.ReportProgress,
+    report: taking.ReportBytes,
     *,
     force: bool,
     trust_code: bool = False,
@@ -166,7 +166,7 @@ def _sets_something(text: bytes) -> bool:
 
 
 def _verify_contents(
-    reader: ArchiveReader, source: IO[bytes], report: taking.ReportProgress
+    reader: ArchiveReader, source: IO[bytes], report: taking.ReportBytes
 ) -> tuple[ArchiveContents, tuple[str, ...]]:
     """Read all of it; return what it holds, and those of its files that set something of the server."""
     _refuse_unfit(reader.header)
@@ -256,7 +256,7 @@ def _require_space(home: Home, contents: ArchiveContents, otherwise: str) -> Non
         )
 
 
-def _unpack(reader: ArchiveReader, home: Home, contents: ArchiveContents, report: taking.ReportProgress) -> None:
+def _unpack(reader: ArchiveReader, home: Home, contents: ArchiveContents, report: taking.ReportBytes) -> None:
     """Write all of it into the folder for the unfinished, and from there to the disk."""
     shutil.rmtree(home.restoring, ignore_errors=True)  # what one left that was broken off
     home.restoring.mkdir(mode=PRIVATE)

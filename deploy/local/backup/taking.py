@@ -38,7 +38,7 @@ STALL_BOUND_S: Final = 300.0  # without a byte: the checkpoint that a backup beg
 RETRY_S: Final = 0.05
 _LOG_REMOVED: Final = "has already been removed"  # what PostgreSQL says of log that it has kept for long enough
 
-ReportProgress = Callable[[int, int], None]
+ReportBytes = Callable[[int, int], None]
 """Called with the bytes that are done, and with about how many there are."""
 
 
@@ -52,7 +52,7 @@ class TakenBackup:
     file_bytes: int
 
 
-def back_up(home: Home, environment: Mapping[str, str], target: Path, report: ReportProgress) -> TakenBackup:
+def back_up(home: Home, environment: Mapping[str, str], target: Path, report: ReportBytes) -> TakenBackup:
     """Save a home in a file that is not there yet; whether its stack runs or not.
 
     It holds everything that was acknowledged before it began. `report` hears how far it is.

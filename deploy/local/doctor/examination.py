@@ -110,7 +110,7 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
     return merged([*checks, *_look_before_start(settings)])
 
 
-_Look = Callable[[], list[Check]]
+_Examine = Callable[[], list[Check]]
 _ADDRESSES = {names.DATABASE_URL: "database_url", names.REDIS_URL: "redis_url"}
 
 
@@ -118,7 +118,7 @@ def _look(settings: Settings) -> list[Check]:
     """Look at the model, the database and Redis, as far as there are such."""
     from engramq.workers import doctor  # noqa: PLC0415 - numpy and psycopg, wasted on a bad setting
 
-    looks: list[_Look] = [lambda: [doctor.model_check(settings)]]
+    looks: list[_Examine] = [lambda: [doctor.model_check(settings)]]
     if settings.database_url:
         looks.append(lambda: doctor.database_checks(settings))
     if settings.redis_url:
@@ -132,7 +132,7 @@ def _look_before_start(settings: Settings) -> list[Check]:
     """Look at the model's files, and at servers of the user's own."""
     from engramq.workers import model_files  # noqa: PLC0415 - its package, wasted on a bad setting
 
-    looks: list[_Look] = [lambda: [model_files.files_check(settings)]]
+    looks: list[_Examine] = [lambda: [model_files.files_check(settings)]]
     if settings.redis_url:
         from engramq.gateway import operator  # noqa: PLC0415 - as above
 
@@ -144,7 +144,7 @@ def _look_before_start(settings: Settings) -> list[Check]:
     return _all_at_once(looks)
 
 
-def _all_at_once(looks: Sequence[_Look]) -> list[Check]:
+def _all_at_once(looks: Sequence[_Examine]) -> list[Check]:
     """Look at several things at the same time. Their imports came before: two of redis block each other."""
     with ThreadPoolExecutor() as threads:
         return [check for checks in threads.map(lambda look: look(), looks) for check in checks]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.exports import LeftOut
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.importing.rows import CheckedRow, RowBatch, Secrets, check_rows, make_batches
 
 NAMESPACE = "tenant"
@@ -14,7 +14,7 @@ WHEN = "2026-01-31T09:00:00"
 
 
 def rows(said: Iterable[dict[str, Any]], **options: Any) -> list[CheckedRow | Rejection | LeftOut]:
-    given = [Given(number, dict(values)) for number, values in enumerate(said, start=1)]
+    given = [UncheckedRow(number, dict(values)) for number, values in enumerate(said, start=1)]
     return list(check_rows(given, NAMESPACE, **{"one_namespace": False, **options}))
 
 

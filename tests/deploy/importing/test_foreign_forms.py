@@ -12,7 +12,7 @@ from engramq.deploy.importing import agents
 from engramq.deploy.importing.exports import Entry, ExportedNode, LeftOut
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
-from engramq.deploy.importing.records import Given, Rejection, read_records
+from engramq.deploy.importing.records import Rejection, UncheckedRow, read_records
 from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.deploy.importing.transcripts import transcript_format
 from engramq.schemas.packed_lines import UnusableFile
@@ -91,7 +91,9 @@ DATES = [
 @pytest.mark.parametrize("date", DATES)
 def test_a_date_that_cannot_be_read_costs_no_row_and_is_told(tmp_path: Path, date: str) -> None:
     found = note(tmp_path, f"---\ncreated: {date}\n---\nThe kettle is blue.")
-    told = list(check_rows((each for each in found if isinstance(each, Given)), "x", one_namespace=True, foreign=True))
+    told = list(
+        check_rows((each for each in found if isinstance(each, UncheckedRow)), "x", one_namespace=True, foreign=True)
+    )
     assert [each.what for each in told if isinstance(each, LeftOut)] == [
         "dates that cannot be read (their rows are in)"
     ]
@@ -101,10 +103,10 @@ def test_a_date_that_cannot_be_read_costs_no_row_and_is_told(tmp_path: Path, dat
 
 @pytest.mark.parametrize("field", ["occurred_at", "tags", "metadata"])
 def test_a_row_of_others_comes_in_without_what_cannot_be_taken(field: str) -> None:
-    given = [Given(1, {"content": "The kettle is blue.", field: 7.5, "speaker": "Ada"})]
+    given = [UncheckedRow(1, {"content": "The kettle is blue.", field: 7.5, "speaker": "Ada"})]
     told = list(check_rows(given, "x", one_namespace=True, foreign=True))
     assert [type(each) for each in told] == [LeftOut, CheckedRow]
-    given = [Given(1, {"content": "The kettle is blue.", "confidence": 7})]
+    given = [UncheckedRow(1, {"content": "The kettle is blue.", "confidence": 7})]
     assert [type(each) for each in check_rows(given, "x", one_namespace=True, foreign=True)] == [Rejection]
 
 
@@ -117,7 +119,7 @@ def test_times_of_conversations_and_memories_that_cannot_be_read_cost_no_row(tmp
     mem0["results"][0]["created_at"] = "2024"
     for kind, document in ((CLAUDE, claude), (CHATGPT, chatgpt), (MEM0, mem0)):
         found = read(written(tmp_path / f"{kind}" / "conversations.json", document), kind)
-        given = (each for each in found if isinstance(each, Given))
+        given = (each for each in found if isinstance(each, UncheckedRow))
         told = list(check_rows(given, "x", one_namespace=True, foreign=True))
         assert [type(each) for each in told] == [LeftOut, CheckedRow, CheckedRow]
 
@@ -298,7 +300,7 @@ def test_a_table_of_a_spreadsheet_is_read(head: str) -> None:
     )
     data = f"{head}\n{delimiter.join(cells)}\n".encode()
     (row,) = read_records(data.splitlines(keepends=True), None)
-    assert isinstance(row, Given)
+    assert isinstance(row, UncheckedRow)
     assert row.values == {"content": "blue kettle", "tags": ["tea"]}
 
 
@@ -418,7 +420,9 @@ def test_a_document_is_of_the_program_that_its_members_tell(tmp_path: Path, docu
 def test_a_text_comes_in_without_what_no_field_takes(tmp_path: Path) -> None:
     row = {"id": "1", "memory": "Mint\0 tea", "expiration_date": "next week", "run_id": 17, "role": "x" * 300}
     found = read(written(tmp_path / "x.json", [row]), MEM0)
-    several = check_rows([each for each in found if isinstance(each, Given)], "n", one_namespace=True, foreign=True)
+    several = check_rows(
+        [each for each in found if isinstance(each, UncheckedRow)], "n", one_namespace=True, foreign=True
+    )
     *spared, kept = several
     assert isinstance(kept, CheckedRow)
     assert kept.record.content == "Mint\N{REPLACEMENT CHARACTER} tea"

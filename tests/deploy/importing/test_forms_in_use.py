@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.formats import format_of
-from engramq.deploy.importing.records import Given, Rejection, read_records
+from engramq.deploy.importing.records import Rejection, UncheckedRow, read_records
 from engramq.deploy.importing.sessions import Projects
 from engramq.deploy.local.home import Home
 from engramq.schemas.packed_lines import UnusableFile
@@ -201,18 +201,18 @@ def test_a_picture_in_a_note_is_no_note(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["sep=\t\r\ncontent\ttags\r\nblue kettle\ttea", "content,tags,\nblue kettle,tea,"])
 def test_a_table_is_read_with_a_tab_named_or_an_empty_column_behind(head: str) -> None:
     (row,) = read_records(f"{head}\n".encode().splitlines(keepends=True), None)
-    assert isinstance(row, Given)
+    assert isinstance(row, UncheckedRow)
     assert row.values == {"content": "blue kettle", "tags": ["tea"]}
 
 
 def test_a_cell_below_no_name_is_rejected() -> None:
     given = list(read_records([b"content,tags,\n", b"blue kettle,tea,7\n", b"red kettle,tea,\n"], None))
-    assert [type(each) for each in given] == [Rejection, Given]
+    assert [type(each) for each in given] == [Rejection, UncheckedRow]
 
 
 def test_a_blank_cell_below_no_name_says_nothing_and_a_blank_name_is_refused() -> None:
     (row,) = read_records([b"content,tags,\n", b"blue kettle,tea, \n"], None)
-    assert isinstance(row, Given)
+    assert isinstance(row, UncheckedRow)
     assert row.values == {"content": "blue kettle", "tags": ["tea"]}
     with pytest.raises(UnusableFile, match="no memory has a field ' '"):
         list(read_records([b"content, \n", b"blue kettle,7\n"], None))

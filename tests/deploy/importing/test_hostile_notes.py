@@ -8,14 +8,14 @@ import pytest
 
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS
-from engramq.deploy.importing.records import Given
+from engramq.deploy.importing.records import UncheckedRow
 from engramq.schemas.vocabulary import ForeignFormat
 
 pytestmark = pytest.mark.promise("SN-3")
 
 
 def read(folder: Path, kind: ForeignFormat) -> list[dict[str, Any]]:
-    return [each.values for each in FORMATS[kind].read(folder, Choices()) if isinstance(each, Given)]
+    return [each.values for each in FORMATS[kind].read(folder, Choices()) if isinstance(each, UncheckedRow)]
 
 
 @pytest.mark.parametrize("kind", [ForeignFormat.OBSIDIAN, ForeignFormat.BASIC_MEMORY, ForeignFormat.CLAUDE_CODE_MEMORY])

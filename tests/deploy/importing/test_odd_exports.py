@@ -12,7 +12,7 @@ import pytest
 
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
-from engramq.deploy.importing.records import Given
+from engramq.deploy.importing.records import UncheckedRow
 from engramq.deploy.importing.rows import check_rows
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
@@ -90,7 +90,9 @@ def read(path: Path, kind: ForeignFormat) -> list[Any]:
     """Return the checked rows, or what is told of the file as a whole."""
     try:
         format_of(path)
-        given = [item for item in FORMATS[kind].read(path, Choices(all_messages=True)) if isinstance(item, Given)]
+        given = [
+            item for item in FORMATS[kind].read(path, Choices(all_messages=True)) if isinstance(item, UncheckedRow)
+        ]
     except UnusableFile as told:
         return [str(told)]
     return list(check_rows(given, "odd", one_namespace=True, split=True))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.importing.records import Given
+from engramq.deploy.importing.records import UncheckedRow
 from engramq.deploy.importing.sessions import Projects, SessionRows, Transcripts
 from engramq.deploy.importing.transcript_files import StoredSession
 from engramq.deploy.importing.transcripts import READERS
@@ -68,5 +68,5 @@ def test_a_session_of_answers_alone_is_none_without_a_turn(tmp_path: Path) -> No
         database.execute("delete from part where id <> 'p9'")
     rows = SessionRows(Projects(Home(tmp_path / "engramq"), "default", set_for_all="rover"))
     rows.list_all([Transcripts(TranscriptFormat.OPENCODE, (path,))])
-    assert [row.values["content"] for row in rows.rows() if isinstance(row, Given)] == ["Which tea?\nMint"]
+    assert [row.values["content"] for row in rows.rows() if isinstance(row, UncheckedRow)] == ["Which tea?\nMint"]
     assert {left_out.what for left_out in rows.left_out} == {"sessions of subagents"}

@@ -15,7 +15,7 @@ from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, 
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.notes import UNREAD
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
@@ -29,7 +29,7 @@ def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[
 
 
 def rows(found: list[Entry]) -> list[dict[str, Any]]:
-    return [item.values for item in found if isinstance(item, Given)]
+    return [item.values for item in found if isinstance(item, UncheckedRow)]
 
 
 def rejected(found: list[Entry]) -> list[Rejection]:
@@ -361,7 +361,7 @@ def test_items_are_read_in_pieces_as_they_are_written_and_by_their_lines(monkeyp
     for told in (several, {"a": [{"x": 1}], "b": 3, "results": several, "c": 1}):
         text = json.dumps(told, indent=1, ensure_ascii=False)
         read_again = list(items(io.BytesIO(b"\xef\xbb\xbf" + text.encode()), "results"))
-        assert [item.values for item in read_again if isinstance(item, Given)] == several
+        assert [item.values for item in read_again if isinstance(item, UncheckedRow)] == several
         lines = text.splitlines()
         assert all("{" in lines[item.line - 1] for item in read_again), "each begins on its line"
 
@@ -371,7 +371,7 @@ def test_a_number_at_the_end_of_what_was_read_is_read_on(monkeypatch: pytest.Mon
     for size in range(5, 30):
         monkeypatch.setattr(reading, "CHUNK_CHARS", size)
         (only,) = items(io.BytesIO(text), "results")
-        assert isinstance(only, Given)
+        assert isinstance(only, UncheckedRow)
         assert only.values == {"n": 98765432109876}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.exports import LeftOut
-from engramq.deploy.importing.records import Given, Rejection, format_by_name, read_records
+from engramq.deploy.importing.records import Rejection, UncheckedRow, format_by_name, read_records
 from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import BLANK_LINES, PackedSource, UnusableFile
@@ -28,14 +28,14 @@ JSONL = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).enco
 CSV = ("content,speaker\r\n" + "".join(f'"{row["content"]}",Ana\r\n' for row in ROWS)).encode()
 
 
-def read(data: bytes, row_format: RowFormat | None = None) -> list[Given | Rejection]:
+def read(data: bytes, row_format: RowFormat | None = None) -> list[UncheckedRow | Rejection]:
     return list(read_records(PackedSource(io.BytesIO(data)).lines(), row_format))
 
 
 def said(data: bytes, row_format: RowFormat | None = None) -> list[dict[str, Any]]:
     made = read(data, row_format)
-    assert all(isinstance(item, Given) for item in made), made[-1]
-    return [item.values for item in made if isinstance(item, Given)]
+    assert all(isinstance(item, UncheckedRow) for item in made), made[-1]
+    return [item.values for item in made if isinstance(item, UncheckedRow)]
 
 
 def rejected(made: list[Any]) -> list[tuple[int, str]]:
@@ -185,7 +185,7 @@ def test_huge_rows_are_rejected_and_what_follows_is_not_mistaken(
 ) -> None:
     made = read(data)
     assert rejected(made) == bad
-    assert [item.values for item in made if isinstance(item, Given)] == [{"content": "good"}] * good
+    assert [item.values for item in made if isinstance(item, UncheckedRow)] == [{"content": "good"}] * good
 
 
 @pytest.mark.promise("IM-2")
@@ -236,7 +236,7 @@ def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
 
     packed = gzip.compress(b'{"content": "slow"}\n')
     made = list(read_records(PackedSource(Dripping(packed)).lines(), None))
-    assert [item.values for item in made if isinstance(item, Given)] == [{"content": "slow"}]
+    assert [item.values for item in made if isinstance(item, UncheckedRow)] == [{"content": "slow"}]
 
 
 READING = """

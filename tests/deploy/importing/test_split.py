@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.exports import LeftOut
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.deploy.local.hooks.turns import split
 from engramq.schemas import limits
@@ -21,7 +21,7 @@ def rows(*said: dict[str, Any], splitting: bool = True) -> list[CheckedRow]:
 
 
 def checked(*said: dict[str, Any], splitting: bool = True) -> list[CheckedRow | Rejection | LeftOut]:
-    given = [Given(number, dict(values)) for number, values in enumerate(said, start=1)]
+    given = [UncheckedRow(number, dict(values)) for number, values in enumerate(said, start=1)]
     return list(check_rows(given, "tenant", one_namespace=False, split=splitting))
 
 

@@ -13,11 +13,11 @@ import pytest
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.workers.webhooks.sending import (
-    LookUp,
-    Message,
     NotAllowed,
+    ResolveHost,
     Sender,
     SigningKey,
+    WebhookMessage,
     address_for,
     check_url,
     is_public,
@@ -45,7 +45,7 @@ PUBLIC = [
 PAGE = ROOT / "docs" / "webhooks.md"
 
 
-def finding(*addresses: str) -> LookUp:
+def finding(*addresses: str) -> ResolveHost:
     async def look(_host: str, _port: int) -> Sequence[str]:
         return addresses
 
@@ -94,8 +94,8 @@ def test_private_addresses_and_http_are_allowed_where_that_is_set() -> None:
     assert check_url("https://receiver.example/hook?x=1", private=False)
 
 
-def message(url: str) -> Message:
-    return Message(id=uuid4(), webhook_id=uuid4(), url=url, event="webhook.test", at=datetime.now(UTC), data={})
+def message(url: str) -> WebhookMessage:
+    return WebhookMessage(id=uuid4(), webhook_id=uuid4(), url=url, event="webhook.test", at=datetime.now(UTC), data={})
 
 
 async def test_the_connection_goes_to_the_address_that_was_judged_under_the_name_of_the_url() -> None:

@@ -149,8 +149,8 @@ def contents(weights: bytes) -> Mapping[str, bytes]:
     read = graph.read(weights)
     return {
         MODEL_FILE: graph.model(read, np.load(CENTRES)),
-        TOKENIZER_FILE: graph.tokenizer(read.pieces),
-        REPLACEMENTS_FILE: graph.replacements(read.pieces),
+        TOKENIZER_FILE: graph.tokenizer(read.vocabulary),
+        REPLACEMENTS_FILE: graph.replacements(read.vocabulary),
         LICENSE_FILE: LICENSE.read_bytes(),
         **CONFIGS,
     }

@@ -40,9 +40,9 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The vocabulary, by ids, each piece with its log probability; and what characters are replaced by beforehand."""
+    """The vocabulary, by ids, each part of a word with its log probability; and replacements of characters."""
 
-    pieces: list[str]
+    subwords: list[str]
     scores: NDArray[np.float32]
     begin: int
     end: int
@@ -52,7 +52,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class PackedMatrix:
     """A matrix in four bits: `packed` uint8 [rows, blocks, 16], `scales` float16 [rows, blocks]."""
 
     packed: NDArray[np.uint8]
@@ -74,15 +74,15 @@ class Packed:
     heads: int
     positions: int
     epsilon: float
-    pieces: Vocabulary
+    vocabulary: Vocabulary
     vectors: Mapping[str, NDArray[np.float32]]
     _matrices: Mapping[str, bytes]
 
-    def matrix(self, name: str, columns: int) -> Matrix:
+    def matrix(self, name: str, columns: int) -> PackedMatrix:
         """Return a matrix by its name."""
         blocks = np.frombuffer(self._matrices[name], np.uint8).reshape(-1, columns // BLOCK, BLOCK_BYTES)
         scales = np.ascontiguousarray(blocks[:, :, :2]).view("<f2")[:, :, 0]
-        return Matrix(np.ascontiguousarray(blocks[:, :, 2:]), scales)
+        return PackedMatrix(np.ascontiguousarray(blocks[:, :, 2:]), scales)
 
 
 class _TensorReader:
@@ -117,7 +117,7 @@ def read(content: bytes) -> Packed:
     _version, hidden, layers, heads, _wide, _vocabulary, positions, _types, epsilon, block = reader.numbers("I7ifi")
     if block != BLOCK:
         raise Unreadable(f"its blocks have {block} inputs")
-    pieces = _pieces(reader)
+    vocabulary = _vocabulary(reader)
     vectors, matrices = {}, {}
     for _ in range(reader.number("i")):
         name = reader.take(reader.number("H")).decode("ascii")
@@ -127,37 +127,38 @@ def read(content: bytes) -> Packed:
         else:
             vectors[name] = np.frombuffer(reader.at(place, 4 * elements), "<f4")
     return Packed(
-        hidden=hidden, layers=layers, heads=heads, positions=positions, epsilon=epsilon, pieces=pieces,
+        hidden=hidden, layers=layers, heads=heads, positions=positions, epsilon=epsilon, vocabulary=vocabulary,
         vectors=vectors, _matrices=matrices,
     )  # fmt: skip
 
 
-def _pieces(reader: _TensorReader) -> Vocabulary:
+def _vocabulary(reader: _TensorReader) -> Vocabulary:
     count, begin, end, padding, unknown = reader.numbers("5i")
     size = reader.number("Q")
     places = np.frombuffer(reader.take(4 * (count + 1)), "<u4").tolist()
     scores = np.frombuffer(reader.take(4 * count), "<f4")
     content = reader.take(size)
-    pieces = [content[places[number] : places[number + 1]].decode("utf-8") for number in range(count)]
+    subwords = [content[places[number] : places[number + 1]].decode("utf-8") for number in range(count)]
     rules, _size = reader.numbers("iI")
     replaced = {}
     for _ in range(rules):
         character, length = reader.numbers("IB")
         replaced[character] = "".join(map(chr, reader.numbers(f"{length}I")))
-    return Vocabulary(pieces, scores, begin, end, padding, unknown, replaced)
+    return Vocabulary(subwords, scores, begin, end, padding, unknown, replaced)
 
 
 SPACE = "\u2581"  # what SentencePiece writes for a space
 
 
-def tokenizer(pieces: Vocabulary) -> bytes:
+def tokenizer(vocabulary: Vocabulary) -> bytes:
     """Return the file `tokenizer.json`."""
     content = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _special(pieces, piece_id) for piece_id in (pieces.begin, pieces.padding, pieces.end, pieces.unknown)
+            _special(vocabulary, token_id)
+            for token_id in (vocabulary.begin, vocabulary.padding, vocabulary.end, vocabulary.unknown)
         ],
         "normalizer": None,
         "pre_tokenizer": {
@@ -167,38 +168,40 @@ def tokenizer(pieces: Vocabulary) -> bytes:
                 {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True},
             ],
         },
-        "post_processor": _template(pieces),
+        "post_processor": _template(vocabulary),
         "decoder": {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True},
         "model": {
             "type": "Unigram",
-            "unk_id": pieces.unknown,
-            "vocab": [[piece, score] for piece, score in zip(pieces.pieces, pieces.scores.tolist(), strict=True)],
+            "unk_id": vocabulary.unknown,
+            "vocab": [
+                [subword, score] for subword, score in zip(vocabulary.subwords, vocabulary.scores.tolist(), strict=True)
+            ],
             "byte_fallback": False,
         },
     }
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def replacements(pieces: Vocabulary) -> bytes:
+def replacements(vocabulary: Vocabulary) -> bytes:
     """Return what characters are replaced by, as JSON: code points in hexadecimal, and texts."""
-    told = {f"{character:x}": text for character, text in sorted(pieces.replaced.items())}
+    told = {f"{character:x}": text for character, text in sorted(vocabulary.replaced.items())}
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def _special(pieces: Vocabulary, piece_id: int) -> dict[str, object]:
+def _special(vocabulary: Vocabulary, token_id: int) -> dict[str, object]:
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {"id": piece_id, "content": pieces.pieces[piece_id], **plain}
+    return {"id": token_id, "content": vocabulary.subwords[token_id], **plain}
 
 
-def _template(pieces: Vocabulary) -> dict[str, object]:
-    begin, end = pieces.pieces[pieces.begin], pieces.pieces[pieces.end]
-    first, last = ({"SpecialToken": {"id": piece_id, "type_id": 0}} for piece_id in (begin, end))
-    ids = {begin: pieces.begin, end: pieces.end}
+def _template(vocabulary: Vocabulary) -> dict[str, object]:
+    begin, end = vocabulary.subwords[vocabulary.begin], vocabulary.subwords[vocabulary.end]
+    first, last = ({"SpecialToken": {"id": token_id, "type_id": 0}} for token_id in (begin, end))
+    ids = {begin: vocabulary.begin, end: vocabulary.end}
     return {
         "type": "TemplateProcessing",
         "single": [first, {"Sequence": {"id": "A", "type_id": 0}}, last],
         "pair": [first, {"Sequence": {"id": "A", "type_id": 0}}, last, {"Sequence": {"id": "B", "type_id": 0}}, last],
-        "special_tokens": {name: {"id": name, "ids": [piece_id], "tokens": [name]} for name, piece_id in ids.items()},
+        "special_tokens": {name: {"id": name, "ids": [token_id], "tokens": [name]} for name, token_id in ids.items()},
     }
 
 

@@ -114,8 +114,8 @@ def folder(small: Small, centres: NDArray[np.float32], tmp_path_factory: pytest.
     read = graph.read(small.content)
     for name, content in {
         build.MODEL_FILE: graph.model(read, centres),
-        build.TOKENIZER_FILE: graph.tokenizer(read.pieces),
-        build.REPLACEMENTS_FILE: graph.replacements(read.pieces),
+        build.TOKENIZER_FILE: graph.tokenizer(read.vocabulary),
+        build.REPLACEMENTS_FILE: graph.replacements(read.vocabulary),
         **build.CONFIGS,
     }.items():
         (folder / name).write_bytes(content)
@@ -142,8 +142,8 @@ def pinned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_packed_is_read(small: Small) -> None:
     read = graph.read(small.content)
-    assert read.pieces.pieces == PIECES
-    assert read.pieces.replaced == REPLACED
+    assert read.vocabulary.subwords == PIECES
+    assert read.vocabulary.replaced == REPLACED
     matrix = read.matrix("l0.fo.w", 4 * HIDDEN)
     values = matrix.values.astype(np.float32).reshape(HIDDEN, -1, 32) * matrix.scales.astype(np.float32)[:, :, None]
     np.testing.assert_array_equal(values.reshape(HIDDEN, -1), small.floats["l0.fo.w"])

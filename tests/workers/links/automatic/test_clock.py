@@ -12,7 +12,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.upkeep import active_hours as clock
-from engramq.workers.upkeep.active_hours import Interval, SessionClock, tick
+from engramq.workers.upkeep.active_hours import SessionClock, UseInterval, tick
 
 NOON_MS = 1_780_000_000_000
 HOUR_MS = 3_600_000
@@ -27,11 +27,11 @@ async def hours(store: Store, namespace: str) -> float:
     return await store.write(namespace, read)
 
 
-async def told(store: Store, namespace: str, *intervals: Interval) -> None:
+async def told(store: Store, namespace: str, *intervals: UseInterval) -> None:
     await store.write(namespace, lambda tx: tick(tx, intervals))
 
 
-def union_ms(intervals: list[Interval]) -> int:
+def union_ms(intervals: list[UseInterval]) -> int:
     """Count the milliseconds that are in any of the intervals, piece by piece."""
     edges = sorted({edge for interval in intervals for edge in interval})
     return sum(
@@ -41,14 +41,14 @@ def union_ms(intervals: list[Interval]) -> int:
     )
 
 
-def interval() -> st.SearchStrategy[Interval]:
+def interval() -> st.SearchStrategy[UseInterval]:
     start = st.integers(0, 40)
     return st.tuples(start, st.integers(0, 12)).map(lambda item: (NOON_MS + item[0], NOON_MS + item[0] + item[1]))
 
 
 @given(st.lists(st.lists(interval(), min_size=1, max_size=4), min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_it_gains_the_union_of_all_times(store: Store, several: list[list[Interval]]) -> None:
+async def test_it_gains_the_union_of_all_times(store: Store, several: list[list[UseInterval]]) -> None:
     namespace = uuid4().hex
     for intervals in several:
         await told(store, namespace, *intervals)
@@ -91,9 +91,9 @@ async def test_what_is_remembered_stays_bounded(store: Store, monkeypatch: pytes
 
 
 async def test_one_process_tells_the_uses_of_a_moment_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[tuple[str, list[Interval]]] = []
+    written: list[tuple[str, list[UseInterval]]] = []
 
-    async def note(tx: Transaction, intervals: list[Interval]) -> None:
+    async def note(tx: Transaction, intervals: list[UseInterval]) -> None:
         written.append((tx.namespace, intervals))
 
     monkeypatch.setattr("engramq.workers.upkeep.active_hours.tick", note)
