@@ -53,7 +53,7 @@ WHOLE: Final = ReplyStyle(Detail.FULL, REPLY_CHARS_MAX)  # for programs and peop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Web:
-    """HTTP of one gateway, by its settings or those of a lease; `overview` says how the installation is."""
+    """HTTP of one gateway, by its settings or those of a hold; `overview` says how the installation is."""
 
     settings: Settings
     bus: Bus

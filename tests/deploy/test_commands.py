@@ -131,7 +131,7 @@ def test_a_stack_that_is_detached_stays_and_serves_the_page_until_it_is_brought_
         assert "It stays until engramq down." in stays.stdout
         url = str(status_of(home)["http"])
         assert f"{url}/ui" in stays.stdout
-    await_true(lambda: [lease["kind"] for lease in status_of(home)["leases"]] == ["detached"])
+    await_true(lambda: [each["kind"] for each in status_of(home)["leases"]] == ["detached"])
     again = engramq(environment, "up", "--detach")
     assert (again.returncode, url in again.stdout) == (0, True)
     await_true(lambda: len(status_of(home)["leases"]) == 1)  # the first one holds it, and no second one
@@ -151,7 +151,7 @@ def test_a_detached_stack_is_of_the_home_that_a_relative_path_means(home: Home, 
     mine = environment | {"ENGRAMQ_HOME": home.path.name}
     stays = engramq(mine, "up", "--detach", folder=home.path.parent)
     assert (stays.returncode, stays.stderr) == (0, "")
-    await_true(lambda: [lease["kind"] for lease in status_of(home)["leases"]] == ["detached"])
+    await_true(lambda: [each["kind"] for each in status_of(home)["leases"]] == ["detached"])
     assert not Path("/", home.path.name).exists()
     assert engramq(mine, "down", folder=home.path.parent).returncode == 0
 

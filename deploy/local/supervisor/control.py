@@ -2,6 +2,7 @@
 
 Requests: {"op": "lease", "kind", "pid", "settings", "http"}, then {"op": "release"} on the same connection;
 {"op": "status", "brief"}; {"op": "stop"}. Answers have "ok". Holders of the stack also receive {"event": "stopping"}.
+On the wire a hold is a `lease`: a supervisor of the former code may answer these requests.
 """
 
 import asyncio

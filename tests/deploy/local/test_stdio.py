@@ -228,7 +228,7 @@ def test_what_was_asked_before_stdin_closed_is_still_answered(home: Home, enviro
         assert client.process.wait(BOUND_S) == 0
 
 
-def test_a_client_that_closes_stdout_ends_its_relay_and_its_lease(home: Home, environment: dict[str, str]) -> None:
+def test_a_client_that_closes_stdout_ends_its_relay_and_its_hold(home: Home, environment: dict[str, str]) -> None:
     with Client(environment) as keeper, Client(environment) as client:
         keeper.ask("ping")
         client.ask("ping")
@@ -239,7 +239,7 @@ def test_a_client_that_closes_stdout_ends_its_relay_and_its_lease(home: Home, en
         await_true(lambda: len(status_of(home)["leases"]) == 1)
 
 
-def test_a_killed_client_gives_its_lease_back(home: Home, environment: dict[str, str]) -> None:
+def test_a_killed_client_gives_its_hold_back(home: Home, environment: dict[str, str]) -> None:
     with Client(environment | {"ENGRAMQ_TEST_LINGER_S": "0"}) as client:
         client.ask("ping")
         gateway = identity(service(home, "gateway")["pid"])

@@ -48,16 +48,16 @@ def test_a_supervisor_loads_little() -> None:
 @pytest.mark.promise("OP-2")
 def test_many_clients_that_start_at_once_find_one_supervisor(home: Home, hold: Hold) -> None:
     with ThreadPoolExecutor(8) as starters:
-        leases = list(starters.map(hold, ["stdio"] * 8))
+        holds = list(starters.map(hold, ["stdio"] * 8))
 
     status = status_of(home)
     assert [each["kind"] for each in status["leases"]] == ["stdio"] * 8
     assert {each["restarts"] for each in status["services"]} == {0}
-    for each in leases:
+    for each in holds:
         each.close()
 
 
-def test_the_stack_outlives_its_last_lease_by_the_linger_time_only(home: Home, hold: Hold) -> None:
+def test_the_stack_outlives_its_last_hold_by_the_linger_time_only(home: Home, hold: Hold) -> None:
     held = hold(ENGRAMQ_TEST_LINGER_S="0.3")
     children = [identity(each["pid"]) for each in status_of(home)["services"] if each["pid"]]
     held.close()
@@ -70,7 +70,7 @@ def test_the_stack_outlives_its_last_lease_by_the_linger_time_only(home: Home, h
     assert [process.is_alive(child) for child in children] == [False] * len(children)
 
 
-def test_a_starter_that_never_takes_its_lease_leaves_no_stack_behind(
+def test_a_starter_that_never_takes_its_hold_leaves_no_stack_behind(
     home: Home, hold: Hold, environment: dict[str, str]
 ) -> None:
     client = hold(ENGRAMQ_TEST_LINGER_S="0")
@@ -250,7 +250,7 @@ def test_what_the_gateway_refuses_of_http_is_said_and_the_others_go_on(home: Hom
     hold("stdio")
     with pytest.raises(DeployError, match="There is no key"):
         hold("up", ENGRAMQ_AUTH="jwt")
-    assert [lease["kind"] for lease in status_of(home)["leases"]] == ["stdio"]
+    assert [each["kind"] for each in status_of(home)["leases"]] == ["stdio"]
     assert status_of(home)["http"] is None
     assert hold("up").addresses["http"]
 
@@ -273,7 +273,7 @@ def test_who_asks_for_another_door_than_the_one_that_is_open_is_refused(
     with pytest.raises(DeployError, match=f"{name}={asked}") as refusal:
         hold("up", **{name: asked})
     assert "engramq down" in refusal.value.recovery
-    assert [lease["kind"] for lease in status_of(home)["leases"]] == ["up"]
+    assert [each["kind"] for each in status_of(home)["leases"]] == ["up"]
     assert status_of(home)["http"] == first.addresses["http"]
 
     # Whoever asks for no HTTP, or for the same in other words, is welcome.
@@ -301,7 +301,7 @@ def test_what_the_supervisor_does_not_understand_is_refused(home: Home, hold: Ho
     assert service(home, "gateway")["restarts"] == 0
 
 
-def test_a_lease_can_be_taken_while_the_last_stack_stops(home: Home, hold: Hold) -> None:
+def test_a_hold_can_be_taken_while_the_last_stack_stops(home: Home, hold: Hold) -> None:
     hold()
     before = status_of(home)["pid"]
     channel = connect(home)
