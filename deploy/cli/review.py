@@ -154,8 +154,8 @@ def _draw(meant: str, reply: output.ReplyBody) -> None:
     click.echo(f"{meant}\t{reply.get('new_verification') or reply['status']}")
     output.draw_still_hidden(reply)
     if reply["status"] == "refused":
-        standing = ", ".join(reply["built_on"]) or "in private"
-        click.echo(f"Others have built on it: {standing}.", err=True)
+        built_on = ", ".join(reply["built_on"]) or "in private"
+        click.echo(f"Others have built on it: {built_on}.", err=True)
 
 
 @click.command("supersede")

@@ -24,14 +24,14 @@ where n.tenant = %(tenant)s
 
 -- name: change_language
 -- Give a namespace another language, and have its words made anew; what it was before. No row when it has it already.
-with standing as (
+with former as (
     select n.language from namespaces n where n.tenant = %(tenant)s and n.language <> %(language)s for update
 ), changed as (
-    update namespaces n set language = %(language)s from standing where n.tenant = %(tenant)s
-    returning standing.language
+    update namespaces n set language = %(language)s from former where n.tenant = %(tenant)s
+    returning former.language
 ), noted as (
     insert into lexeme_rebuilds (tenant, former_languages)
-    select %(tenant)s, array[language] from standing
+    select %(tenant)s, array[language] from former
     on conflict (tenant) do update set
         former_languages = array_remove(lexeme_rebuilds.former_languages, excluded.former_languages[1])
             || excluded.former_languages,

@@ -81,9 +81,9 @@ def is_constitutive(properties: Mapping[str, Any]) -> bool:
     return any(_marks(properties, key) for key in MARKS)
 
 
-def merge(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `standing` with what is given put over it. `is_constitutive: false` ends the mark of edge_type too."""
-    now = {**standing, **given}
+def merge(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `stored` with what is given put over it. `is_constitutive: false` ends the mark of edge_type too."""
+    now = {**stored, **given}
     if given.get(IS_CONSTITUTIVE) is False and _marks(now, EDGE_TYPE):
         now[EDGE_TYPE] = None
     return now

@@ -38,7 +38,7 @@ where l.tenant = %(tenant)s and l.command_id = %(command_id)s and (
     case when %(item)s::integer is null then l.answer ? 'reply'
     else l.answer @@ ('$.reply.results[*].index == ' || %(item)s::integer::text)::jsonpath end)
 
--- fragment: standing
+-- fragment: linkable
 -- Whether a memory m can be linked, now or once it has its vector.
 m.tenant = %(tenant)s and {current}
 
@@ -46,8 +46,8 @@ m.tenant = %(tenant)s and {current}
 -- An end of each link that waits for nothing any more: both ends are active, or one is gone.
 select d.source_id as id
 from deferred_links d
-left join lateral (select m.node_id, m.state from memories m where m.node_id = d.source_id and {standing}) s on true
-left join lateral (select m.node_id, m.state from memories m where m.node_id = d.target_id and {standing}) t on true
+left join lateral (select m.node_id, m.state from memories m where m.node_id = d.source_id and {linkable}) s on true
+left join lateral (select m.node_id, m.state from memories m where m.node_id = d.target_id and {linkable}) t on true
 where d.tenant = %(tenant)s
     and (s.node_id is null or t.node_id is null or (s.state = 'active' and t.state = 'active'))
 order by d.created_at

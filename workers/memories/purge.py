@@ -144,7 +144,7 @@ async def _take_memories(command: PurgeMemories, context: Context, filters: Purg
 
 async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Erase those of these memories that the filters still hold of, and note each in the audit log."""
-    standing = await lock_with_replaced(tx, *ids)
+    locked = await lock_with_replaced(tx, *ids)
     rows = await tx.rows("purge_still", **asdict(filters), ids=list(ids))
     replaced_by: dict[UUID, UUID | None] = {row["id"]: row["superseded_by"] for row in rows}
 
@@ -152,7 +152,7 @@ async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids:
         """Return what in the end replaces a memory: the first in its chain that is not erased, if it is there."""
         for _ in replaced_by:
             memory_id = replaced_by.get(memory_id, memory_id) if memory_id is not None else None
-        return memory_id if memory_id in standing.keys() - replaced_by.keys() else None
+        return memory_id if memory_id in locked.keys() - replaced_by.keys() else None
 
     replaced = await change.behind(tx, replaced_by)
     await change.erase(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})

@@ -120,9 +120,9 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
         raise refuse(FaultCode.FORBIDDEN, "Only who stored or shared a memory may make it private.")
     await _require_free(tx, memory_id, owner, "A private memory of yours")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private
-        standing = [found["id"] for found in await tx.rows("standing_on", id=memory_id, owner=owner)]
-        if standing:  # in private, of which nothing is named
-            return sorted(str(found) for found in standing if found is not None)[:NAMED_MAX]
+        built_on = [found["id"] for found in await tx.rows("built_on", id=memory_id, owner=owner)]
+        if built_on:  # in private, of which nothing is named
+            return sorted(str(found) for found in built_on if found is not None)[:NAMED_MAX]
         if await tx.row("unshare", id=memory_id, owner=owner) is None:
             raise Again
         await tx.send("unshare_links", id=memory_id, owner=owner)

@@ -55,7 +55,7 @@ select (m.created_by = %(name)s and m.partition = 'trusted' and m.promoted_at is
 from memories m
 where m.tenant = %(tenant)s and m.node_id = %(id)s
 
--- name: standing_on
+-- name: built_on
 -- What others have built on a memory: links that they asserted or that supersessions made, links that wait for it, and
 -- memories that cite it, except untrusted and private ones: else anybody could keep it from being taken back. These see
 -- that their ground has gone.

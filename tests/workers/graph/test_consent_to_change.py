@@ -19,12 +19,12 @@ pytestmark = pytest.mark.promise("OV-4")
 
 FLAG = {"is_constitutive": True}
 TYPE = {"edge_type": "constitutive"}
-STANDING: dict[str, Any] = {"since": 1830, "with": {"a": [1, 2], "b": None}}
+PROPERTIES: dict[str, Any] = {"since": 1830, "with": {"a": [1, 2], "b": None}}
 
 
 async def constitutive(harness: Harness, mark: dict[str, Any] = FLAG) -> str:
     """Write Ada --KNOWS--> Bob as a constitutive edge of weight 1.0 and return its id."""
-    edge = await harness.body(fact(properties={**mark, **STANDING}))
+    edge = await harness.body(fact(properties={**mark, **PROPERTIES}))
     return str(edge["edge_id"])
 
 
@@ -192,10 +192,10 @@ async def test_what_changes_nothing_needs_no_look_at_proposals(harness: Harness)
     written = harness.row("select properties::text from edges")
     harness.rows("revoke select on proposals from engramq_worker")  # a look-up would fail now
     same: list[dict[str, Any]] = [{}, {"weight": 1}]
-    same += [{"properties": properties} for properties in ({}, {**FLAG, **STANDING}, {"since": 1830.0})]
+    same += [{"properties": properties} for properties in ({}, {**FLAG, **PROPERTIES}, {"since": 1830.0})]
     for given in same:
         again = await harness.body(fact(**given))
-        assert (again["status"], again["properties"]) == ("success", {**FLAG, **STANDING})
+        assert (again["status"], again["properties"]) == ("success", {**FLAG, **PROPERTIES})
         assert harness.row("select properties::text from edges") == written
         assert harness.audit(edge_id) == []
 
@@ -236,7 +236,7 @@ async def test_the_flag_is_taken_off_by_consent(harness: Harness, mark: dict[str
     edge = await done(harness, off)
     # Whichever mark it had. What ended with the flag stays to be seen.
     ended = {"edge_type": None} if "edge_type" in mark else {}
-    assert edge["properties"] == {**STANDING, **ended, "is_constitutive": False}
+    assert edge["properties"] == {**PROPERTIES, **ended, "is_constitutive": False}
     assert (await harness.body(fact(weight=0.1)))["status"] == "success"
     assert (await harness.body(reclassified("episodic")))["status"] == "success"
     assert (await harness.body(DeleteEdge(edge_id=edge["edge_id"])))["status"] == "deleted"
@@ -250,12 +250,12 @@ async def test_another_edge_type_leaves_the_flag(harness: Harness) -> None:
     await required(harness, fact(weight=0.5))
 
 
-@pytest.mark.parametrize("standing", [False, True])
-async def test_marks_that_disagree_are_refused(harness: Harness, standing: bool) -> None:
-    await harness.body(fact(properties=FLAG if standing else {}))
+@pytest.mark.parametrize("marked", [False, True])
+async def test_marks_that_disagree_are_refused(harness: Harness, marked: bool) -> None:
+    await harness.body(fact(properties=FLAG if marked else {}))
     before = harness.everything()
     with refused(FaultCode.INVALID_PARAMETER) as faults:
-        await harness.body(fact(relation="KNOWS" if standing else "MET", properties={"is_constitutive": False, **TYPE}))
+        await harness.body(fact(relation="KNOWS" if marked else "MET", properties={"is_constitutive": False, **TYPE}))
     assert faults[0].field == "properties"
     assert harness.everything() == before
 

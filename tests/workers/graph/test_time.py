@@ -120,7 +120,7 @@ async def test_an_ended_edge_is_still_read_by_name_and_by_id_and_reclassified(ha
 
 @pytest.mark.promise("TI-1")
 @pytest.mark.parametrize(
-    ("standing", "given", "merged"),
+    ("stored", "given", "merged"),
     [
         ((MAY, JUNE), (None, None), (MAY, JUNE)),
         ((MAY, None), (None, JUNE), (MAY, JUNE)),
@@ -135,13 +135,13 @@ async def test_an_ended_edge_is_still_read_by_name_and_by_id_and_reclassified(ha
     ],
 )
 async def test_writing_an_edge_again_replaces_the_ends_that_are_given(
-    harness: Harness, standing: Any, given: Any, merged: Any
+    harness: Harness, stored: Any, given: Any, merged: Any
 ) -> None:
     def between(ends: Any) -> AddEdge:
         names = ("valid_from", "valid_until")
         return fact(**{name: end for name, end in zip(names, ends, strict=True) if end is not None})
 
-    await harness.body(between(standing))
+    await harness.body(between(stored))
     body = await harness.body(between(given))
     row = harness.row("select valid_from, valid_until from edges")
     assert (row["valid_from"], row["valid_until"]) == merged

@@ -155,7 +155,7 @@ async def test_a_command_that_comes_twice_restores_once_and_answers_the_same(har
 async def test_an_edge_whose_like_is_there_again_is_not_restored(harness: Harness) -> None:
     edge_id = (await harness.body(fact()))["edge_id"]
     audit_id = await deleted(harness, edge_id=edge_id)
-    standing = (await harness.body(fact(weight=0.2)))["edge_id"]
+    stored = (await harness.body(fact(weight=0.2)))["edge_id"]
     before = harness.everything()
     body = await restored(harness, audit_id)
     assert body["status"] == "not_restored"
@@ -163,7 +163,7 @@ async def test_an_edge_whose_like_is_there_again_is_not_restored(harness: Harnes
     assert [item["why"] for item in body["not_restored"]] == ["there_again"]
     assert body["hint"] == "To have this back, delete the one that is there first: the two cannot both be."
     assert harness.everything() == before
-    await deleted(harness, edge_id=standing)
+    await deleted(harness, edge_id=stored)
     assert (await restored(harness, audit_id))["status"] == "restored"
     assert (await harness.body(asked()))["edge_id"] == edge_id
 

@@ -52,7 +52,7 @@ async def refusal(world: World, memory_id: str, code: FaultCode, **envelope: Any
     return faults[0]
 
 
-def standing(world: World) -> Any:
+def stored_state(world: World) -> Any:
     """Everything that a refusal has to leave as it is."""
     return world.rows("select m.*, n.partition as of_node from memories m join nodes n on n.id = m.node_id order by id")
 
@@ -99,24 +99,24 @@ async def test_a_refusal_tells_nothing_of_what_exists(world: World) -> None:
     rejected = await research(world, verification=Verification.REJECTED)
     gone = await research(world, verification=Verification.UNVERIFIED)
     await world.ask(Forgotten, ForgetMemory(memory_id=gone))
-    before = standing(world)
+    before = stored_state(world)
     told = [
         await refusal(world, memory_id, FaultCode.RECORD_NOT_VERIFIED)
         for memory_id in (unverified, rejected, foreign, gone, uuid7(), "nonsense", "' or true --", "{%s}")
     ]
     said = {(fault.error, fault.recovery, str(fault.memory_id), str(fault.field)) for fault in told}
     assert len(said) == 1
-    assert standing(world) == before
+    assert stored_state(world) == before
 
 
 @pytest.mark.promise("TP-18")
 async def test_repeating_a_promotion_changes_nothing(world: World) -> None:
     memory_id = await research(world, verification=Verification.APPROVED)
     first = await promote(world, memory_id)
-    before = standing(world)
+    before = stored_state(world)
     again = await promote(world, memory_id)
     assert (again.status, again.memory) == ("already_trusted", first.memory)
-    assert standing(world) == before
+    assert stored_state(world) == before
     assert [row["action"] for row in world.rows("select action from audit_log")] == ["promote"]
 
 
@@ -197,7 +197,7 @@ async def test_whatever_else_happens_to_a_memory_while_it_is_promoted_happens_to
     async with asyncio.timeout(20):
         await asyncio.gather(review(), hide_and_show(), move())
     assert set(hidden) <= {FaultCode.MEMORY_NOT_ACTIVE}
-    (row,) = standing(world)
+    (row,) = stored_state(world)
     assert (row["partition"], row["of_node"], row["state"]) == ("trusted", "trusted", MemoryState.ACTIVE)
     entries = world.rows("select old, new from audit_log where action = 'verify' order by id")
     words = [entry["old"]["verification"] for entry in entries] + [entries[-1]["new"]["verification"]]
@@ -209,11 +209,11 @@ async def test_what_is_archived_or_superseded_is_not_promoted(world: World) -> N
     await world.ask(Forgotten, ForgetMemory(memory_id=archived))
     old, new = [await research(world, f"Version {item}", verification=Verification.VERIFIED) for item in "ab"]
     await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new))
-    before = standing(world)
+    before = stored_state(world)
     for memory_id in (archived, old):
         fault = await refusal(world, memory_id, FaultCode.MEMORY_NOT_ACTIVE)
         assert fault.memory_id == memory_id
-    assert standing(world) == before
+    assert stored_state(world) == before
     assert (await promote(world, new)).memory.supersedes == old
 
 
@@ -224,7 +224,7 @@ async def test_a_pending_memory_is_promoted_and_completed_later(world: World) ->
     world.model.down = False
     for follow_up in await world.upkeep.look():
         await world.complete(assignment(follow_up.command, namespace=follow_up.namespace))
-    (row,) = standing(world)
+    (row,) = stored_state(world)
     assert (row["partition"], row["state"], row["embedding"] is None) == ("trusted", MemoryState.ACTIVE, False)
 
 
@@ -295,7 +295,7 @@ async def test_withdrawing_a_verification_moves_nothing_back(world: World) -> No
     memory_id = await research(world, verification=Verification.VERIFIED)
     await promote(world, memory_id)
     await verify(world, memory_id, Verification.UNVERIFIED)
-    assert standing(world)[0]["partition"] == "trusted"
+    assert stored_state(world)[0]["partition"] == "trusted"
     assert (await promote(world, memory_id)).status == "already_trusted"
 
 
@@ -306,7 +306,7 @@ async def test_only_who_may_verify_verifies_and_promotes(world: World, principal
     with refused(FaultCode.FORBIDDEN):
         await verify(world, memory_id, principal=principal)
     await verify(world, memory_id)
-    before = standing(world)
+    before = stored_state(world)
     for item in (memory_id, uuid7()):
         await refusal(world, item, FaultCode.FORBIDDEN, principal=principal)
-    assert standing(world) == before
+    assert stored_state(world) == before

@@ -80,16 +80,16 @@ def verdicts(memory_id: str, seen: str) -> list[Any]:
     ]
 
 
-def standing(world: World) -> Any:
+def stored_state(world: World) -> Any:
     """Everything that a conflict has to leave as it is."""
     return world.rows("select to_jsonb(m) as row from memories m"), world.rows("select count(*) from audit_log")
 
 
 async def conflict(world: World, command: Any, principal: Principal = REVIEWER) -> Fault:
-    before = standing(world)
+    before = stored_state(world)
     with refused(FaultCode.CONFLICT) as faults:
         await world.complete(assignment(command, principal=principal))
-    assert standing(world) == before
+    assert stored_state(world) == before
     return faults[0]
 
 

@@ -28,8 +28,8 @@ async def two(agent: Agent, **fields: str) -> tuple[str, str]:
 async def test_links_of_untrusted_memories_are_told_with_the_warning(agent: Agent) -> None:
     one, other = await two(agent, partition="untrusted")
     edge = {"source": one, "target": other}
-    standing = await agent.call("connect", **edge, if_exists="skip")
-    assert (standing["note"], mark(standing)) == (NOTE, MARK)
+    skipped = await agent.call("connect", **edge, if_exists="skip")
+    assert (skipped["note"], mark(skipped)) == (NOTE, MARK)
     batch = await agent.call("connects", edges=[{**edge, "if_exists": "skip"}])
     assert [(made["note"], mark(made)) for made in batch["results"]] == [(NOTE, MARK)]
     assert mark(await agent.call("disconnect", **edge, guard_relation="other")) == MARK
