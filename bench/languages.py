@@ -50,8 +50,8 @@ def facts() -> list[Fact]:
 def figures(ranks: Ranks) -> dict[str, Any]:
     """Return recall at 1, 5 and 10, and MRR."""
     found = [rank for rank in ranks if rank is not None]
-    recall = {f"R@{limit}": sum(rank < limit for rank in found) / len(ranks) for limit in (1, 5, 10)}
-    return recall | {"MRR": sum(1 / (rank + 1) for rank in found) / len(ranks)}
+    recall_at = {f"R@{limit}": sum(rank < limit for rank in found) / len(ranks) for limit in (1, 5, 10)}
+    return recall_at | {"MRR": sum(1 / (rank + 1) for rank in found) / len(ranks)}
 
 
 async def asked(url: str, questions: list[tuple[str, str]], ranking: Ranking) -> Ranks:

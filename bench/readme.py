@@ -54,7 +54,7 @@ class Faults:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class RecallAt:
     """R@10 on LoCoMo: on the half that nothing was chosen on, and beside BM25 with vectors on the other half."""
 
     questions: int
@@ -79,19 +79,19 @@ def faults() -> Faults:
     )
 
 
-def recall() -> Recall:
+def recall_at() -> RecallAt:
     """Return the figures of docs/recall.md."""
     page = (DOCS / "recall.md").read_text(encoding="utf-8")
     apart, run = _APART.search(page), _RUN.search(page)
     assert apart is not None
     assert run is not None
-    return Recall(int(apart[1]), float(apart[2]), float(run[1]), float(run[2]))
+    return RecallAt(int(apart[1]), float(apart[2]), float(run[1]), float(run[2]))
 
 
 def section() -> str:
     """Return the table, remarks included."""
     lines = read([DOCS / "benchmarks.jsonl"])
-    rows = [_of_faults(faults()), _of_recall(recall()), _of_answers(), _of_library(), *_of_speed(lines)]
+    rows = [_of_faults(faults()), _of_recall_at(recall_at()), _of_answers(), _of_library(), *_of_speed(lines)]
     table = ["| what | measured | compared with |", "|---|---|---|", *rows]
     return "\n".join([SECTION.begin, *table, SECTION.end])
 
@@ -101,7 +101,7 @@ def _of_faults(sums: Faults) -> str:
     return f"| [faults](docs/faults.md) | {measured} | {sums.kinds} kinds of fault, caused {sums.times:,} times |"
 
 
-def _of_recall(found: Recall) -> str:
+def _of_recall_at(found: RecallAt) -> str:
     measured = f"R@10 {found.kept_apart:.2f} of single turns, LoCoMo, {found.questions} questions kept apart"
     compared = (
         f"{found.ours / found.plain:.2f} times BM25 + vectors ({found.ours:.2f} to {found.plain:.2f}, other half)"

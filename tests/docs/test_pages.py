@@ -110,7 +110,7 @@ def test_the_clients_that_are_called_tested_are_those_that_a_day_is_played_with(
 def test_the_readme_is_short_and_its_figures_are_those_of_the_tables() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 90
-    sums, found = readme.faults(), readme.recall()
+    sums, found = readme.faults(), readme.recall_at()
     claim = f"of {sums.writes:,} acknowledged writes under {sums.kinds} kinds of fault none was lost"
     assert sums.lost == 0
     said = f"{sums.writes:,} acknowledged writes under {sums.kinds} kinds of fault; 0 lost"
