@@ -27,8 +27,8 @@ from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import Embedder, Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import onnx_runtime
-from engramq.workers.memories.change import erase
-from engramq.workers.memories.store import Draft, columns_of
+from engramq.workers.memories.change import erase_locked
+from engramq.workers.memories.store import Draft, columns_of_draft
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import SEARCHES_FIRST, Copies, CurrentCopy
 from engramq.workers.search.search import Search, filters_of, question_of
@@ -262,7 +262,7 @@ class Parts:
                     embedding = Embedding.of(self.model_id, vectors[number])
                     memory = NewMemory(content=contents[number])
                     draft = Draft(memory, Partition.TRUSTED, DEFAULT_PRINCIPAL, embedding)
-                    columns = columns_of(draft)
+                    columns = columns_of_draft(draft)
                     ids.append(columns["id"])
                     await tx.send("insert_memory_node", **columns)
                     await tx.row("insert_memory", **columns, embedding=embedding.half, model_id=embedding.model_id)
@@ -271,7 +271,7 @@ class Parts:
 
             insert_ms = await timed(insert, len(contents))
             # Else the sweep would find them and have them linked while something else is measured.
-            await store.write(self.namespace, lambda tx: erase(tx, dict.fromkeys(ids)))
+            await store.write(self.namespace, lambda tx: erase_locked(tx, dict.fromkeys(ids)))
         return {"embedding": embedding_ms, "insert": insert_ms[NOT_COUNTED:]}
 
 

@@ -47,7 +47,7 @@ class MemoryFiles:
         below = yield from self._below(path)
         if not below and path != ROOT:
             raise FileProblem(f"The path {path} does not exist. Please provide a valid path.")
-        return files.listed(path, below)
+        return files.list_folder(path, below)
 
     def create(self, given: str, text: str) -> CallSequence[str]:
         """Make a new file."""
@@ -211,7 +211,7 @@ class MemoryFiles:
         is called as a folder with private files is none: it would hide them.
         """
         memories = yield from all_recent(tags=[path], **self._among, **options)
-        versions = files.that_count([file for file in files.in_order(memories) if file.path == path])
+        versions = files.that_count([file for file in files.order_files(memories) if file.path == path])
         if versions and not options and versions[-1].visibility is not Visibility.PRIVATE:
             below = yield from self._below(path)
             if any(file.visibility is Visibility.PRIVATE for file in below):

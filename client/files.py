@@ -115,7 +115,7 @@ def file_of(memory: Memory) -> File | None:
     )
 
 
-def in_order(memories: Iterable[Memory]) -> list[File]:
+def order_files(memories: Iterable[Memory]) -> list[File]:
     """Return the files that memories are, the version that counts last: the newest, but one's own private file before
     a shared one of the same path. Else the author of a planted shared one would get what its owner writes next."""
     files = filter(None, map(file_of, memories))
@@ -129,7 +129,7 @@ def that_count(files: Sequence[File]) -> list[File]:
 
 def newest(memories: Iterable[Memory]) -> list[File]:
     """Return each file that is among memories in the version that counts, in the order of their paths."""
-    files = {file.path: file for file in in_order(memories)}
+    files = {file.path: file for file in order_files(memories)}
     return sorted(files.values(), key=lambda file: file.path.split("/"))
 
 
@@ -148,7 +148,7 @@ def shown(file: File, view_range: Sequence[int] | None) -> str:
     return f"Here's the content of {file.path} with line numbers:\n{_numbered(lines, first, end)}"
 
 
-def listed(path: str, files: Sequence[File]) -> str:
+def list_folder(path: str, files: Sequence[File]) -> str:
     """Return a folder's files and folders with their sizes, two levels deep; `files`: all that are below it."""
     sizes = {path: sum(file.size for file in files)}
     for file in files:

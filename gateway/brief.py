@@ -20,7 +20,7 @@ from engramq.schemas.commands.base import Page
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.commands.surveys import Surveyed
-from engramq.schemas.contents import Contents, changed, contents_of, preview_of
+from engramq.schemas.contents import Contents, change_contents, contents_of, preview_of
 from engramq.schemas.digests import digest_of
 from engramq.schemas.records import (
     Answered,
@@ -279,7 +279,7 @@ def withhold_contents(reply: msgspec.Struct, command: object = None) -> tuple[ms
             hidden["omitted_fields"] = list(hidden)
         return msgspec.structs.replace(node, **hidden) if hidden else node
 
-    return changed(reply, hide), had_any
+    return change_contents(reply, hide), had_any
 
 
 def _keep_sent(value: Any, asked: Any, blank: Any) -> Any:

@@ -18,7 +18,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from engramq.gateway.identity.authorization import settings_caller
 from engramq.gateway.overview import overview_of
 from engramq.gateway.queue.bus import Bus, Unanswered, open_bus
-from engramq.gateway.queue.look import NoLook, look_at, missing_rights
+from engramq.gateway.queue.look import NoLook, look_at_mailboxes, missing_rights
 from engramq.schemas.checks import Check, CheckName, Health, health_of, merged
 from engramq.schemas.codec import fault_body, reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
@@ -152,7 +152,7 @@ def redis_alone(settings: Settings) -> Check:
 async def living_workers(settings: Settings, kind: WorkerKind) -> int | None:
     """Return how many workers of a kind live; None where Redis is away, 1 where it refuses to say."""
     try:
-        look = await look_at(lanes_of(settings))
+        look = await look_at_mailboxes(lanes_of(settings))
     except NoLook as problem:
         return 1 if str(problem) else None
     return next(mailbox.workers for mailbox in look.mailboxes if mailbox.kind is kind)
@@ -161,7 +161,7 @@ async def living_workers(settings: Settings, kind: WorkerKind) -> int | None:
 async def _redis_alone(settings: Settings) -> Check:
     lanes = lanes_of(settings)
     try:
-        look = await look_at(lanes)
+        look = await look_at_mailboxes(lanes)
         refused = look.refused or await missing_rights(lanes)
     except NoLook as problem:
         return redis_check(str(problem), answers=False)

@@ -14,7 +14,7 @@ from engramq.gateway.budget import RECEIPTS, Body
 from engramq.schemas import commands, limits
 from engramq.schemas.codec import reply_body, text_of
 from engramq.schemas.command_line import count_of
-from engramq.schemas.contents import changed, may_hold
+from engramq.schemas.contents import change_contents, may_hold
 from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import invalid
@@ -80,7 +80,7 @@ def body_of(reply: commands.Reply, detail: Detail, caller: str, *, with_nulls: b
     shown: msgspec.Struct = brief_of(reply, caller, digests=True) if is_brief else reply
     if shown is not reply or not may_hold(type(reply), Memory, Proposal):
         return _in_order(msgspec.to_builtins(shown), reply)
-    body = msgspec.to_builtins(changed(reply, partial(_with_digest, detail)))
+    body = msgspec.to_builtins(change_contents(reply, partial(_with_digest, detail)))
     return _in_order(body if with_nulls else omit_nulls(body), reply)
 
 

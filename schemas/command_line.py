@@ -40,6 +40,6 @@ def memories(number: int) -> str:
     return count_of(number, "memory", "memories")
 
 
-def all_of(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Return words as a list in a sentence."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -35,7 +35,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from engramq.schemas.keys import Keys, keys_of_lanes, lane_of
 from engramq.schemas.limits import ALIVE_S, REGISTER_S
-from engramq.schemas.redis_problems import looked_at, refusal_of, together, transaction
+from engramq.schemas.redis_problems import looked_at, make_empty_transaction, refusal_of, together
 from engramq.schemas.redis_urls import ServerPlace, is_cluster, is_sentinel, sentinels_of, several
 from engramq.schemas.scripts import COUNT_PRESENT, Script
 from engramq.schemas.settings import Settings
@@ -383,7 +383,7 @@ class RedisConnection:
         may not be able to discard anything. Raises as `exchange`.
         """
         async with asyncio.timeout(EXCHANGE_S):
-            answers = await self._exchange([pack(*command) for command in transaction(keys)])
+            answers = await self._exchange([pack(*command) for command in make_empty_transaction(keys)])
             if not any(isinstance(answer, NoPermissionError) for answer in answers):
                 commands = [("MULTI",), *looked_at(keys), ("DISCARD",)]
                 answers = await self._exchange([pack(*command) for command in commands])

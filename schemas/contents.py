@@ -79,17 +79,17 @@ def _blank(field: msgspec.structs.FieldInfo, kind: inspect.Type) -> Any:
     return {} if isinstance(outermost, inspect.DictType) else "" if outermost is None else []
 
 
-def changed(node: T, change: Callable[[Any], Any]) -> T:
+def change_contents(node: T, change: Callable[[Any], Any]) -> T:
     """Return a value with what `change` makes of each Struct in it that holds contents; None leaves its list."""
     result: Any = node
     if isinstance(node, msgspec.Struct):
-        new = {name: changed(getattr(node, name), change) for name in _leading_to_contents(type(node))}
+        new = {name: change_contents(getattr(node, name), change) for name in _leading_to_contents(type(node))}
         result = msgspec.structs.replace(node, **new) if new else node
         return cast(T, change(result)) if contents_of(type(node)) else cast(T, result)
     if isinstance(node, list):
-        result = [new for item in node if (new := changed(item, change)) is not None]
+        result = [new for item in node if (new := change_contents(item, change)) is not None]
     elif isinstance(node, dict):
-        result = {name: changed(value, change) for name, value in node.items()}
+        result = {name: change_contents(value, change) for name, value in node.items()}
     return cast(T, result)
 
 

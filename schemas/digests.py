@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.command_line import all_of
+from engramq.schemas.command_line import join_words
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
@@ -91,7 +91,7 @@ def require_seen(seen: str | UnsetType, record: Memory | Proposal, caller: Princ
     is_untrusted = may_read and isinstance(record, Memory) and record.partition is Partition.UNTRUSTED
     fault = Fault(
         code=FaultCode.CONFLICT,
-        error=f"It is not what was seen: {all_of(changed)} changed since.",
+        error=f"It is not what was seen: {join_words(changed)} changed since.",
         recovery=f"{FaultCode.CONFLICT.recovery} {look}",
         changed=changed,
         digest=digest if may_read else UNSET,

@@ -21,7 +21,7 @@ def endpoint_problem(embedder: str, url: str, key: str) -> str | None:
     )
 
 
-_LONGEST: Final = 2_000  # characters of a line; what is longer was not written by `text_of`
+_LONGEST: Final = 2_000  # characters of a line; what is longer was not written by `encode_choice`
 
 
 class KeptEmbedder(NamedTuple):
@@ -31,13 +31,13 @@ class KeptEmbedder(NamedTuple):
     url: str = ""
 
 
-def text_of(kept: KeptEmbedder) -> str:
+def encode_choice(kept: KeptEmbedder) -> str:
     """Return what the file holds."""
     return f"{kept.name}\n{kept.url}\n"
 
 
 def kept_in(text: str) -> KeptEmbedder:
-    """Return what a file says; nothing where `text_of` has not written it."""
+    """Return what a file says; nothing where `encode_choice` has not written it."""
     name, _, rest = text.partition("\n")
     url, end, more = rest.partition("\n")
     is_ours = name and end and not more and all(line.isprintable() and len(line) <= _LONGEST for line in (name, url))

@@ -48,7 +48,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """
         if (self.body is None) is not (self.salt is None):
             return "its words have no salt, or a salt no words"
-        words = None if self.body is None or self.salt is None else digest_of(bytes.fromhex(self.salt), self.body)
+        words = None if self.body is None or self.salt is None else digest_entry(bytes.fromhex(self.salt), self.body)
         if words is not None and words.hex() != self.digest:
             return "its words were changed"
         return None if self.hash_now() == self.hash else "its facts or its place were changed"
@@ -81,7 +81,7 @@ class SignedReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return _encode(msgspec.structs.replace(self, signature=""))
 
 
-def digest_of(salt: bytes, body: str) -> bytes:
+def digest_entry(salt: bytes, body: str) -> bytes:
     """Return the digest of what an entry says."""
     return hashlib.sha256(salt + body.encode()).digest()
 

@@ -85,7 +85,7 @@ def looked_at(keys: Keys) -> list[tuple[str, ...]]:
     return [*_on(mine, COMMANDS), *(("GET", key) for key in others)]
 
 
-def transaction(keys: Keys) -> list[tuple[str, ...]]:
+def make_empty_transaction(keys: Keys) -> list[tuple[str, ...]]:
     """Return an empty transaction."""
     return _on(f"{keys.prefix}:rights", TRANSACTION)
 

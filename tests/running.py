@@ -47,7 +47,7 @@ async def run_once(
     async def piece(_command: object, _context: Context) -> AsyncIterator[None]:
         yield
 
-    handler = CommandHandler(type(given.envelope.command), handle, pieces=piece if begun else None)
+    handler = CommandHandler(type(given.envelope.command), handle, portions=piece if begun else None)
     return await runner(store, handler).run(given)
 
 

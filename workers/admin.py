@@ -210,7 +210,7 @@ def restore_export(
         if dry_run:
             await restoring.require_empty(store, wanted)
             return None
-        done = await restoring.restore(store, wanted, found, lambda: _lines(path), settings.principal, tell)
+        done = await restoring.restore_records(store, wanted, found, lambda: _lines(path), settings.principal, tell)
         return done.pending
 
     try:

@@ -86,7 +86,7 @@ class Chaining:
 
     async def run(self) -> None:
         """Look where something changed of late."""
-        for namespace in await namespaces.changed(self.store, Looks.ANY):
+        for namespace in await namespaces.find_changed(self.store, Looks.ANY):
             await self.store.apart(namespace, self._extend(namespace), None)
 
     async def _extend(self, namespace: str) -> None:

@@ -35,7 +35,7 @@ from engramq.schemas.commands import (
     WriteReply,
 )
 from engramq.schemas.commands.links import BatchLinked
-from engramq.schemas.contents import changed, contents_of
+from engramq.schemas.contents import change_contents, contents_of
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault, FaultCode, refuse
 from engramq.schemas.ids import Pair, pair_of, parse_uuid
@@ -102,7 +102,7 @@ def _announce(memory: Memory) -> dict[str, Any]:
 
 def blank_for_ledger(answer: Answer) -> str:
     """Return what the ledger may keep of an answer."""
-    reply, fault = changed(answer.reply, _blank), changed(answer.fault, _blank)
+    reply, fault = change_contents(answer.reply, _blank), change_contents(answer.fault, _blank)
     return _encoder.encode(Answer(id=answer.id, reply=reply, fault=fault, replayed=answer.replayed)).decode()
 
 
@@ -238,7 +238,7 @@ async def _add_contents(tx: Transaction, reply: Reply, command_id: str) -> Reply
             return None
         return msgspec.structs.replace(node, **{name: row[name] for name in contents_of(Memory)})
 
-    return changed(reply, with_contents)
+    return change_contents(reply, with_contents)
 
 
 class _LinkNote(NamedTuple):

@@ -97,7 +97,7 @@ class CommandHandler(Generic[A, R]):
     before: Callable[[Any, Context], Awaitable[Any]] | None = None
     after: Callable[[Any, Any, Context], Awaitable[Any]] | None = None
     unrecorded: Callable[[Any, Envelope], bool] | None = None
-    pieces: Callable[[Any, Context], AsyncIterator[None] | None] | None = None
+    portions: Callable[[Any, Context], AsyncIterator[None] | None] | None = None
     in_transaction: bool = True
     by_keys: bool = False
 
@@ -138,14 +138,14 @@ def handles(command: type[Any], **how: Any) -> Callable[[Callable[..., Any]], Co
     return lambda run: CommandHandler(command, run, **how)
 
 
-def handles_in_pieces(
-    command: type[C], pieces: Callable[[C, Context], AsyncIterator[None] | None]
+def handles_gradually(
+    command: type[C], portions: Callable[[C, Context], AsyncIterator[None] | None]
 ) -> Callable[[Callable[[Transaction, C, Context], Awaitable[R]]], CommandHandler[[Transaction, C, Context], R]]:
-    """Register a function that sums up what `pieces` have done, each in a transaction of its own.
+    """Register a function that sums up what `portions` have done, each in a transaction of its own.
 
-    `pieces` yields after each; None: this command has none. Another try goes on with what earlier ones left.
+    `portions` yields after each; None: this command has none. Another try goes on with what earlier ones left.
     """
-    return lambda run: CommandHandler(command, run, pieces=pieces)
+    return lambda run: CommandHandler(command, run, portions=portions)
 
 
 def handles_without_transaction(
@@ -204,16 +204,16 @@ class CommandRunner:
         envelope = context.envelope
         known: tuple[LedgerEntry, Answer] | None = None
         try:
-            pieces = None if handler.pieces is None else handler.pieces(envelope.command, context)
-            context.begun = pieces is not None and envelope.attempt > 1
+            portions = None if handler.portions is None else handler.portions(envelope.command, context)
+            context.begun = portions is not None and envelope.attempt > 1
             if envelope.idempotency_key is not None or envelope.attempt > 1:
                 known = await _find(context)  # which spares the preparation
             if known is None:
                 if envelope.refusal is not None:
                     raise EngramqError(envelope.refusal)
                 prepared = () if handler.before is None else (await handler.before(envelope.command, context),)
-                if pieces is not None:
-                    async for _ in pieces:
+                if portions is not None:
+                    async for _ in portions:
                         context.begun = True
                 carry_out = partial(_carry_out, handler, context, prepared)
                 for _ in range(ENTRIES_LOST_MAX):

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from engramq.deploy.connect.catalogue import CLIENTS, Client, UserPlaces, how_started
-from engramq.deploy.connect.configuration import connect, disconnect, entry_in, file_of, snippet
+from engramq.deploy.connect.configuration import add_entry, entry_in, file_of, remove_entry, snippet
 from engramq.deploy.connect.files import Rewrite, Unchangeable
 from engramq.schemas.command_line import CommandFailed
 
@@ -43,9 +43,9 @@ def command(*, client: str | None, show: bool, remove: bool, project: bool, list
         click.echo(f"{chosen.title}: {path}", err=True)
         click.echo(snippet(chosen, entry), nl=False)
     elif remove:
-        _tell(chosen, "is out of", disconnect(path, chosen).changed, path, "is not in")
+        _tell(chosen, "is out of", remove_entry(path, chosen).changed, path, "is not in")
     else:
-        done = connect(path, chosen, entry)
+        done = add_entry(path, chosen, entry)
         _tell(chosen, "is in", done.changed, path, "is already in")
         tell_backup(done)
 

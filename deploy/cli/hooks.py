@@ -9,7 +9,7 @@ from engramq.deploy.connect.catalogue import how_started
 from engramq.deploy.connect.configuration import file_of
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
 from engramq.deploy.local.hooks import run
-from engramq.deploy.local.hooks.connection import principal_of
+from engramq.deploy.local.hooks.connection import capturer_of
 from engramq.deploy.local.hooks.transcripts import CLIENTS
 
 client_argument = click.argument("client", type=click.Choice(list(HOOK_CLIENTS)), metavar="CLIENT")
@@ -80,7 +80,7 @@ def _consequences(client: HookClient, *, recalls: bool, captures: bool, recalls_
     )
     yield "See what is kept: engramq list --partition untrusted --project '*'; on the page: engramq up --detach"
     yield f"Stop all of it: engramq hooks uninstall {client.name}"
-    yield f"Erase what was kept: engramq purge --created-by {principal_of(client.name)}"
+    yield f"Erase what was kept: engramq purge --created-by {capturer_of(client.name)}"
 
 
 @command.command("uninstall")

@@ -16,7 +16,7 @@ from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.foreign import REJECTED, ChangedMeanwhile, DryRun
 from engramq.deploy.importing.rows import CheckedRow
-from engramq.deploy.importing.sending import CORRECTIONS, CannotReject, Importer, NoWorker, first_of
+from engramq.deploy.importing.sending import CORRECTIONS, CannotReject, Importer, NoWorker, find_first_error
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.packed_lines import UnusableFile
@@ -146,7 +146,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except* (EngramqError, CannotReject, ChangedMeanwhile, NoWorker, UnusableFile) as group:
-        problem = first_of(group)
+        problem = find_first_error(group)
     if isinstance(problem, UnusableFile):
         raise CommandFailed(f"{problem} Nothing was imported.")
     if problem is not None:

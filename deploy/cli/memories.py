@@ -55,7 +55,7 @@ def survey(topic: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     """
     asked = {"topic": " ".join(topic), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with open_client(namespace) as gateway:
-        return output.tell(gateway.call("survey_memories", asked), _draw_survey, as_json=as_json)
+        return output.print_reply(gateway.call("survey_memories", asked), _draw_survey, as_json=as_json)
 
 
 def _draw_survey(reply: output.ReplyBody) -> None:
@@ -120,13 +120,13 @@ def _find(
     *,
     as_json: bool,
 ) -> ExitCode:
-    """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
+    """Call a tool that answers with memories, and print them as `print_reply` does; raises what it and the call raise.
 
     Where nothing was found it says what was looked at.
     """
     with open_client(namespace) as gateway:
         reply = gateway.call(tool, asked)
-        code = output.tell(reply, draw, as_json=as_json)
+        code = output.print_reply(reply, draw, as_json=as_json)
         if not reply.get("memories", True):
             project = asked["project"] if "project" in asked else _own_project(gateway)
             click.echo(_nothing_found(asked, project), err=True)
@@ -177,7 +177,7 @@ def show(
         asked = {"include_untrusted": untrusted, "part": part, "as_of": as_of, "detail": "full"}
         given = {"memory_id": gateway.resolve_id(identifier), "max_chars": common.WHOLE_REPLY}
         reply = gateway.call("get_memory", {**given, **common.arguments(asked)})
-        return output.tell(reply, output.draw_memory, as_json=as_json)
+        return output.print_reply(reply, output.draw_memory, as_json=as_json)
 
 
 @click.command("why")
@@ -192,7 +192,7 @@ def why(identifier: str, namespace: str | None, *, untrusted: bool, as_json: boo
     """
     with open_client(namespace) as gateway:
         asked = {"memory_id": gateway.resolve_id(identifier), "include_untrusted": untrusted}
-        return output.tell(gateway.call("why", asked), _draw_card, as_json=as_json)
+        return output.print_reply(gateway.call("why", asked), _draw_card, as_json=as_json)
 
 
 def _draw_card(reply: output.ReplyBody) -> None:
@@ -265,7 +265,7 @@ def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **f
     """
     memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
     with open_client(namespace) as gateway:
-        return output.tell(
+        return output.print_reply(
             gateway.write("store_memory", gateway.resolve_cited_ids(memory)), _draw_stored, as_json=as_json
         )
 
@@ -299,4 +299,4 @@ def forget(
                 raise click.UsageError("--erase takes --yes where nobody can be asked.")
             click.confirm(f"Erase {meant} for good?", abort=True, err=True)
         asked = {"memory_id": meant, **common.arguments({"reason": reason, "erase": erase})}
-        return output.tell(gateway.write("forget_memory", asked), output.draw_status, as_json=as_json)
+        return output.print_reply(gateway.write("forget_memory", asked), output.draw_status, as_json=as_json)

@@ -113,7 +113,7 @@ def print_list(
         click.echo(none, err=True)
 
 
-def tell(reply: ReplyBody, draw: Callable[[ReplyBody], None], *, as_json: bool) -> ExitCode:
+def print_reply(reply: ReplyBody, draw: Callable[[ReplyBody], None], *, as_json: bool) -> ExitCode:
     """Print a reply as JSON, just as it came, or by `draw`; returns how the command ends.
 
     Raises CommandFailed for a refusal, unless it is printed.

@@ -10,7 +10,7 @@ import click
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.operating import operating
-from engramq.deploy.cli.output import ReplyBody, json_line, printable, tell
+from engramq.deploy.cli.output import ReplyBody, json_line, print_reply, printable
 from engramq.deploy.cli.tool_client import URL, open_client
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
@@ -42,7 +42,7 @@ def command(context: click.Context, namespace: str | None, *, as_json: bool) -> 
     with open_client(namespace) as gateway:
         reply = gateway.call("memory_stats", {"partitions": list(Partition)})
     known = {} if os.environ.get(URL) else known_projects(home_from(os.environ), _namespace(namespace))
-    return tell(reply, lambda listed: _draw(listed, known), as_json=as_json)
+    return print_reply(reply, lambda listed: _draw(listed, known), as_json=as_json)
 
 
 @command.command("rename")
@@ -78,7 +78,7 @@ def _rename(old: str, new: str, namespace: str | None, *, merge: bool, as_json: 
         fields = at.fields
     if old in known:
         rename_project(home, place, old, new)
-        notes.rename_project(home, place, old, new)
+        notes.follow_renaming(home, place, old, new)
     elif not done.memory_count and not done.token_count:
         raise CommandFailed(f"Nothing is in a project {old!r}: engramq projects lists them.")
     if as_json:

@@ -21,7 +21,7 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import checked_command
 from engramq.schemas.codec import reply_body
-from engramq.schemas.command_line import CommandFailed, ExitCode, all_of, count_of, memories
+from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, join_words, memories
 from engramq.schemas.commands import Purged, PurgeMemories
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
@@ -153,7 +153,7 @@ def _of_projects(found: Purged) -> str:
         f"{count} of {f'project {printable(project)}' if project else 'no project'}"
         for project, count in found.by_project.items()
     ]
-    return f" ({all_of(named)})" if named else ""
+    return f" ({join_words(named)})" if named else ""
 
 
 def _list(found: Purged) -> None:
@@ -190,7 +190,7 @@ def _tell_changed(reply: Purged, listing: PurgeMemories, place: Target) -> None:
     changed = [count_of(count, kind, several) for kind, several, count, _ in kinds if count]
     if not changed:
         return
-    print(f"This principal changed {all_of(changed)} of others, which stay:")
+    print(f"This principal changed {join_words(changed)} of others, which stay:")
     for _, several, count, previews in kinds:
         if count:
             print(f"{several}:")

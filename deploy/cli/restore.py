@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.output import draw_status, json_line, tell
+from engramq.deploy.cli.output import draw_status, json_line, print_reply
 from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.cli.tool_client import open_client
 from engramq.deploy.local.home import home_from
@@ -47,7 +47,7 @@ def command(
         common.refuse_options(context, OF_BACKUPS, f"a backup, and {meant} is an id")
         with open_client(namespace) as gateway:
             asked = {"memory_id": gateway.resolve_id(meant), **common.arguments({"reason": reason})}
-            return tell(gateway.write("restore_memory", asked), draw_status, as_json=as_json)
+            return print_reply(gateway.write("restore_memory", asked), draw_status, as_json=as_json)
     common.refuse_options(context, OF_MEMORIES, f"a memory, and {meant} is no id")
     if not file.is_file():
         raise click.UsageError(f"{meant!r} does not exist, or is no file; nor is it an id.")
@@ -59,14 +59,14 @@ def command(
 
 def _restore_backup(file: Path, *, force: bool, only_check: bool, trust_code: bool, as_json: bool) -> None:
     read_settings(os.environ)
-    from engramq.deploy.local.backup.restoring import named_code, restore, verify  # noqa: PLC0415 - psycopg, for backups alone
+    from engramq.deploy.local.backup.restoring import named_code, restore_backup, verify_backup  # noqa: PLC0415 - psycopg, for backups alone
 
     home = home_from(os.environ)
     with bytes_done("done", hidden=as_json) as tell:
         if only_check:
-            done = verify(file, tell)
+            done = verify_backup(file, tell)
         else:
-            done = restore(home, os.environ, file, tell, force=force, trust_code=trust_code)
+            done = restore_backup(home, os.environ, file, tell, force=force, trust_code=trust_code)
     moved_to = None if done.moved_to is None else str(done.moved_to)
     if as_json:
         result = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}

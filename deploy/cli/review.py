@@ -99,7 +99,7 @@ def unshare(identifiers: tuple[str, ...], namespace: str | None, *, as_json: boo
     with open_client(namespace) as gateway:
         for meant in [gateway.resolve_id(text) for text in identifiers]:
             reply = gateway.write("unshare_memory", {"memory_id": meant})
-            codes.append(output.tell(reply, partial(_draw, meant), as_json=as_json))
+            codes.append(output.print_reply(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
 
 
@@ -129,7 +129,7 @@ def _each(
                 click.echo(f"{meant}\tleft as it is")
                 continue
             reply = gateway.write(tool, {"memory_id": meant, **common.arguments({**given, "seen": digest})})
-            codes.append(output.tell(reply, partial(_draw, meant), as_json=as_json))
+            codes.append(output.print_reply(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
 
 
@@ -169,7 +169,7 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
     """
     with open_client(namespace) as gateway:
         asked = {"old_memory_id": gateway.resolve_id(old), "new_memory_id": gateway.resolve_id(new)}
-        return output.tell(gateway.write("supersede_memory", asked), output.draw_status, as_json=as_json)
+        return output.print_reply(gateway.write("supersede_memory", asked), output.draw_status, as_json=as_json)
 
 
 @click.command("update")
@@ -193,7 +193,7 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
         raise click.UsageError("Say what is to be changed: engramq update --help lists what can be.")
     with open_client(namespace) as gateway:
         asked = {"memory_id": gateway.resolve_id(identifier), **gateway.resolve_cited_ids(changes)}
-        return output.tell(gateway.write("update_memory", asked), output.draw_status, as_json=as_json)
+        return output.print_reply(gateway.write("update_memory", asked), output.draw_status, as_json=as_json)
 
 
 @click.command("contradictions")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.schemas.command_line import CommandFailed, all_of, count_of
+from engramq.schemas.command_line import CommandFailed, count_of, join_words
 from engramq.schemas.settings import Settings
 from engramq.workers import admin
 from engramq.workers.migrating import require_database, run
@@ -73,7 +73,7 @@ def _summary(tables: list[admin.Rewritten], *, redis: bool, with_wal: bool) -> s
     parts = [f"{count_of(len(tables), 'table')} with their indexes ({sizes})", "the statistics"]
     parts += ["the write-ahead log"] if with_wal else []
     parts += ["the append-only file of Redis"] if redis else []
-    return f"Written anew: {all_of(parts)}."
+    return f"Written anew: {join_words(parts)}."
 
 
 def _told(tables: list[admin.Rewritten], redis: bool, left: int) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def entry_in(path: Path, client: Client) -> Any:
     return value
 
 
-def connect(path: Path, client: Client, entry: dict[str, Any]) -> Rewrite:
+def add_entry(path: Path, client: Client, entry: dict[str, Any]) -> Rewrite:
     """Write the entry into a file, in the place of an older one.
 
     Raises CommandFailed, with nothing written, when the file is not what the client would read.
@@ -53,8 +53,8 @@ def connect(path: Path, client: Client, entry: dict[str, Any]) -> Rewrite:
     return rewrite(path, partial(_set_entry, client, entry), _mend(client))
 
 
-def disconnect(path: Path, client: Client) -> Rewrite:
-    """Take the entry out of a file; raises CommandFailed as `connect` does."""
+def remove_entry(path: Path, client: Client) -> Rewrite:
+    """Take the entry out of a file; raises CommandFailed as `add_entry` does."""
     return rewrite(path, partial(_without_entry, client), _mend(client))
 
 
@@ -76,7 +76,7 @@ def _set_entry(client: Client, entry: dict[str, Any], text: str) -> str:
 def _without_entry(client: Client, text: str) -> str:
     if client.is_toml:
         return without_table(text, client.path)
-    return jsonc.without(text, client.path) if text.strip() else text
+    return jsonc.remove_value(text, client.path) if text.strip() else text
 
 
 def set_table(text: str, path: tuple[str, str], values: dict[str, Any]) -> str:

@@ -126,7 +126,7 @@ def _with(client: HookClient, wanted: Mapping[str, dict[str, Any]], text: str) -
     while (place := next(_ours(jsonc.read(text), client), None)) is not None:
         # A group of nothing but ours goes whole: one that has a matcher and no hooks is none that clients take.
         is_alone = len(_at(jsonc.read(text), place[:4])) == 1
-        text = jsonc.without(text, place[:3] if is_alone else place)
+        text = jsonc.remove_value(text, place[:3] if is_alone else place)
     for event, group in wanted.items():
         text = jsonc.append_item(text, (HOOKS, event), group)
     return text

@@ -95,7 +95,7 @@ def append_item(text: str, path: Path, value: Any) -> str:
     return _add_text(text, node, "", value)
 
 
-def without(text: str, path: Path) -> str:
+def remove_value(text: str, path: Path) -> str:
     """Return the text without the value at a path, and without what is empty then on the way to it."""
     root = _parse(text)
     if _follow(root, path)[1]:

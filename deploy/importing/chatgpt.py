@@ -110,7 +110,7 @@ def _context(message: dict[str, Any]) -> list[tuple[str, str, str]]:
     if kind == "user_editable_context":
         text = fields.join_texts(fields.value_at(message, f"content.{name}") for name in _INSTRUCTED)
         return [("instructions", "", text)] if text else []
-    text = fields.text_of(fields.value_at(message, "content.model_set_context"))
+    text = fields.clean_text(fields.value_at(message, "content.model_set_context"))
     return [("memory", day, entry) for day, entry in _split_memory(text) if entry]
 
 

@@ -175,7 +175,7 @@ def read_gemini_apps(path: Path, choices: fields.Choices) -> Iterator[exports.En
     if not documents:
         raise UnusableFile("There is no activity in JSON in it: in Takeout, choose My Activity, its format JSON.")
     for member in documents:
-        with exports.opened(path, member) as stream:
+        with exports.open_document(path, member) as stream:
             yield from exports.read_each(exports.items(stream), partial(_activity, choices=choices))
 
 

@@ -56,7 +56,7 @@ def _claude_item(item: UncheckedRow, choices: fields.Choices) -> Iterator[export
         known = {name: exports.own_id("claude", "project", values.get("uuid"))}
         yield from [_DOCUMENTS] * len(fields.list_at(values, "docs"))
     for project, text in texts.items():
-        if text := fields.text_of(text):
+        if text := fields.clean_text(text):
             yield fields.make_memory_row(item, text, known[project], choices, project)
         else:
             yield fields.NO_TEXT
@@ -79,7 +79,7 @@ def _claude_messages(item: UncheckedRow, choices: fields.Choices) -> Iterator[ex
         text = _claude_text(message)
         yield conversation.turn(identifier, position, speaker, text, at) if text else fields.NO_TEXT
         for number, file in enumerate([*fields.list_at(message, "attachments"), *fields.list_at(message, "files")]):
-            pasted = fields.text_of(fields.value_at(file, "extracted_content"))
+            pasted = fields.clean_text(fields.value_at(file, "extracted_content"))
             is_pasted = pasted and _PASTED.fullmatch(str(fields.value_at(file, "file_name") or ""))
             known = f"{identifier}#pasted{number}"
             yield conversation.turn(known, position, speaker, pasted, at) if is_pasted else _ATTACHMENTS

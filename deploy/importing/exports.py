@@ -135,7 +135,7 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def opened(path: Path, member: str) -> Iterator[IO[bytes]]:
+def open_document(path: Path, member: str) -> Iterator[IO[bytes]]:
     """Open one of the `members`; damages that show while it is read are raised as UnusableFile, too."""
     with _refusing_damage():
         if member and not path.is_dir():
@@ -162,9 +162,9 @@ def read_lists(
     if not names:
         raise UnusableFile(f"There is no {name.pattern.replace(chr(92), '')} in it.")
     for member in names:
-        with opened(path, member) as stream:
-            begins = look_at(stream, *keys)
-        with opened(path, member) as stream:
+        with open_document(path, member) as stream:
+            begins = read_beginning(stream, *keys)
+        with open_document(path, member) as stream:
             if begins.name is None and not marks.isdisjoint(begins.members):
                 yield from (("", item) for item in objects(stream))
             else:
@@ -198,7 +198,7 @@ class Beginning(NamedTuple):
     item: Any
 
 
-def look_at(stream: IO[bytes], *keys: str) -> Beginning:
+def read_beginning(stream: IO[bytes], *keys: str) -> Beginning:
     """Return how a document begins that is a list or an object; raises UnusableFile for another, or one that is cut."""
     text = _document(stream)
     held: dict[str, Any] = {}

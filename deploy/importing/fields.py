@@ -54,14 +54,14 @@ def list_at(item: object, place: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def text_of(value: object) -> str:
+def clean_text(value: object) -> str:
     """Return a text without the white space around it; "" for what is none."""
     return value.strip() if isinstance(value, str) else ""
 
 
 def join_texts(several: Iterable[object]) -> str:
     """Return the texts among several values, a blank line between them."""
-    return "\n\n".join(filter(None, map(text_of, several)))
+    return "\n\n".join(filter(None, map(clean_text, several)))
 
 
 def first_at(item: dict[str, Any], places: tuple[str, ...]) -> Any:

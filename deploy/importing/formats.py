@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from engramq.deploy.importing import agents, chatgpt, chats, claude, graphs, letta, notes, stores
-from engramq.deploy.importing.exports import Beginning, is_archive, look_at, members, opened
+from engramq.deploy.importing.exports import Beginning, is_archive, members, open_document, read_beginning
 from engramq.deploy.importing.fields import Reader
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import format_by_name
@@ -153,7 +153,7 @@ def _format_of_folder(path: Path) -> ForeignFormat | None:
     for member in members(path, _FILES):
         if stores.BACKUP_LINES.fullmatch(member.rpartition("/")[2]):
             return ForeignFormat.OPENMEMORY
-        with opened(path, member) as stream:
+        with open_document(path, member) as stream:
             if (of_document := _format_of_document(stream)) is not None:
                 return of_document
     return ForeignFormat.GEMINI_APPS if chats.activity_files(path) else None
@@ -196,7 +196,7 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
     if not first.startswith((b"{", b"[", b'"')) or (first.startswith(b"[") and format_by_name(path) is not None):
         return None
     try:
-        with opened(path, "") as stream:
+        with open_document(path, "") as stream:
             of_document = _format_of_document(stream)
     except UnusableFile:
         return _format_of_line(first)
@@ -220,7 +220,7 @@ def _format_of_line(line: bytes) -> ForeignFormat | None:
 
 def _format_of_document(stream: IO[bytes]) -> ForeignFormat | None:
     """Return the format of a JSON list by its first item, or of an object by its keys or that of its list."""
-    return _recognise(look_at(stream, *_LISTS))
+    return _recognise(read_beginning(stream, *_LISTS))
 
 
 def _recognise(begin: Beginning) -> ForeignFormat | None:

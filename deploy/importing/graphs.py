@@ -38,8 +38,8 @@ def read_mcp_memory(path: Path, _choices: fields.Choices) -> Iterator[exports.En
 
 
 def _graph_rows(path: Path) -> Iterator[tuple[object, UncheckedRow | Rejection]]:
-    with exports.opened(path, "") as stream:
-        are_lines = exports.look_at(stream, *GRAPH_LISTS).name is None
+    with exports.open_document(path, "") as stream:
+        are_lines = exports.read_beginning(stream, *GRAPH_LISTS).name is None
     with path.open("rb") as raw:  # a line that is broken costs no other
         lines = read_json_lines(PackedSource(raw).lines()) if are_lines else ()
         for name, row in (("", row) for row in lines) if are_lines else exports.read_lists(path, "", *GRAPH_LISTS):

@@ -37,7 +37,7 @@ def _block(path: Path, line: int, block: Mapping[str, Any], choices: fields.Choi
         "tags": exports.tags(label),
         "source_type": fields.source_of(choices),
     }
-    return UncheckedRow(line, exports.without_nothing(values)) if fields.text_of(value) else _NO_BLOCK
+    return UncheckedRow(line, exports.without_nothing(values)) if fields.clean_text(value) else _NO_BLOCK
 
 
 def _messages(path: Path, agent: UncheckedRow, choices: fields.Choices) -> Iterator[exports.Entry]:

@@ -44,11 +44,11 @@ class Identities:
         and whether it writes defaults out, and for a record that was there before of its number too.
         """
         if record.external_id is not UNSET:
-            return digest_of("external_id", namespace, record.external_id)
-        said = digest_of("record", namespace, canonical(record))
+            return digest_texts("external_id", namespace, record.external_id)
+        said = digest_texts("record", namespace, canonical(record))
         known_as = int.from_bytes(said[:_HASH_BYTES])
         self._said[known_as] = number = self._said[known_as] + 1
-        return said if number == 1 else digest_of("again", said.hex(), str(number - 1))
+        return said if number == 1 else digest_texts("again", said.hex(), str(number - 1))
 
 
 def canonical(record: ImportRecord) -> str:
@@ -61,7 +61,7 @@ def canonical(record: ImportRecord) -> str:
     return msgspec.json.encode(said, order="deterministic").decode()
 
 
-def digest_of(*texts: str) -> bytes:
+def digest_texts(*texts: str) -> bytes:
     """Return a digest of texts, which differs wherever one of them does."""
     return hashlib.blake2b(msgspec.json.encode(texts), digest_size=limits.IDENTITY_BYTES).digest()
 
@@ -77,9 +77,9 @@ def pieces(values: dict[str, Any], rest: ImportRecord, namespace: str) -> Iterat
     if rest.thread is not UNSET:
         thread = rest.thread
     elif rest.external_id is not UNSET:
-        thread = f"split:{digest_of(namespace, rest.external_id).hex()}"
+        thread = f"split:{digest_texts(namespace, rest.external_id).hex()}"
     else:
-        thread = f"split:{digest_of(namespace, canonical(rest), content).hex()}"
+        thread = f"split:{digest_texts(namespace, canonical(rest), content).hex()}"
     first = 0 if rest.position is UNSET else rest.position
     for number, piece in enumerate(split_text(content, limits.CONTENT_CHARS)):
         said = {**values, "content": piece, "thread": thread, "position": first + number}

@@ -51,7 +51,7 @@ CORRECTIONS: Final = (
 )
 
 
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def find_first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error of a group of tasks, however deep it lies."""
     first: BaseException = group
     while isinstance(first, BaseExceptionGroup):

@@ -71,7 +71,7 @@ def read_openmemory(path: Path, _choices: fields.Choices) -> Iterator[exports.En
         member, are_lines = "", b'"content"' in first
     categories: dict[str, str] = {}
     if not are_lines:
-        with exports.opened(path, member) as stream:
+        with exports.open_document(path, member) as stream:
             rows = [item.values for item in exports.items(stream, "categories") if isinstance(item, UncheckedRow)]
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
 
@@ -80,7 +80,7 @@ def read_openmemory(path: Path, _choices: fields.Choices) -> Iterator[exports.En
         is_gone = item.values.get("state") in _GONE
         yield _LEFT_THERE if is_gone else _OPENMEMORY.entry(replace(item, values={**item.values, "named": named}))
 
-    with exports.opened(path, member) as stream:
+    with exports.open_document(path, member) as stream:
         yield from exports.read_each(
             read_json_lines(PackedSource(stream).lines()) if are_lines else exports.items(stream, _MEMORIES), read
         )

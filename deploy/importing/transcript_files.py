@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
-from engramq.deploy.importing.exports import LeftOut, damage_in, look_at
+from engramq.deploy.importing.exports import LeftOut, damage_in, read_beginning
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, open_plain, read_plain
 from engramq.deploy.importing.qwen import QWEN, is_of_qwen
 from engramq.deploy.importing.records import FILE, LINE, Rejection
@@ -133,7 +133,7 @@ def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     facts = _begin(client, session)
     if session.path.endswith(_OBJECT):
         with open_plain(session.path) as file:
-            facts = _learned(facts, client.facts_of(look_at(file, *_LISTS).members))
+            facts = _learned(facts, client.facts_of(read_beginning(file, *_LISTS).members))
         return facts if facts.session else _learned(facts, client.facts_of(_object_in(session.path)))
     read = 0
     with _unpack(session.path) as stream:
@@ -329,7 +329,7 @@ def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
     named, names = "", {client.name for client in clients}
     with contextlib.suppress(OSError, UnusableFile), open_plain(str(path.resolve())) as file:
         if path.suffix == _OBJECT:
-            members = look_at(file, *_LISTS).members
+            members = read_beginning(file, *_LISTS).members
             return _recognize(members, clients) or _recognize(_object_in(str(path.resolve())), clients)
         for number, (_, line) in enumerate(whole_lines(file)):
             content = parsed(line) if line else None

@@ -17,7 +17,7 @@ from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.foreign import ChangedMeanwhile, Export, import_foreign
 from engramq.deploy.importing.formats import choose_format
 from engramq.deploy.importing.records import FILE, Rejection, is_export
-from engramq.deploy.importing.sending import Importer, Options, first_of, import_file, new_secrets
+from engramq.deploy.importing.sending import Importer, Options, find_first_error, import_file, new_secrets
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.uploads import REJECTED_SHOWN, CallTool, GraphCount, RejectedRow, Upload, UploadReport
@@ -66,7 +66,7 @@ async def import_upload(upload: Upload, call: CallTool, report: UploadReport) ->
     try:
         await _import(upload, call, report)
     except* (EngramqError, ChangedMeanwhile, UnusableFile) as group:
-        problem = first_of(group)
+        problem = find_first_error(group)
     if isinstance(problem, EngramqError):
         raise problem
     if problem is not None:

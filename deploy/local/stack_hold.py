@@ -50,7 +50,7 @@ class StackHold:
         self.channel.close()
 
 
-def connect(home: Home) -> Channel | None:
+def open_channel(home: Home) -> Channel | None:
     """A connection to the home's supervisor, or None when there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(5.0)
@@ -90,7 +90,7 @@ def ask_status(home: Home, *, brief: bool = False) -> dict[str, Any] | None:
     In `brief` it says only whether the stack is `stopping`, and asks no gateway, which may hang.
     Raises DeployError when it does not answer (`not_answering`).
     """
-    channel = connect(home)
+    channel = open_channel(home)
     if channel is None:
         return None
     try:
@@ -131,7 +131,7 @@ def hold_stack(
     deadline = time.monotonic() + bound_s
     started = -_RESTART_S
     while (left_s := deadline - time.monotonic()) > 0:
-        channel = connect(home)
+        channel = open_channel(home)
         if channel is None:
             if not starts:
                 raise DeployError("not_running", f"engramq is not running in {home.path}.")

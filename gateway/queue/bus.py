@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from engramq.gateway.queue.lane import BusLane, Callers
-from engramq.gateway.queue.look import Look, look_at
+from engramq.gateway.queue.look import Look, look_at_mailboxes
 from engramq.schemas.codec import fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import Lanes, lanes_of
@@ -156,7 +156,7 @@ class Bus:
 
     async def look(self) -> Look:
         """Return the state of every mailbox, all lanes together; raises NoLook within about 4 s."""
-        look = await look_at(self._all)
+        look = await look_at_mailboxes(self._all)
         self._away = look.away
         return look
 

@@ -42,7 +42,7 @@ class NoLook(Exception):
     """Redis cannot be looked at; the message is a sentence on why, where it is there and refuses."""
 
 
-async def look_at(lanes: Lanes) -> Look:
+async def look_at_mailboxes(lanes: Lanes) -> Look:
     """Return the state of every mailbox, over connections of its own: a new one meets what new callers meet.
 
     Among several lanes only those that answer count. Raises NoLook within about 4 s, where none does.

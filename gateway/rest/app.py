@@ -64,10 +64,10 @@ class Rest:
         call = Call(tool=tool, arguments=arguments, caller=caller, traceparent=headers.get("traceparent"))
         async with while_there(receive, is_read=not tool.write):
             reply = await self._service.call(call)
-        return _respond(reply.body, status_of(reply.body, write=tool.write), reply.text)
+        return _respond(reply.body, http_status_of(reply.body, write=tool.write), reply.text)
 
 
-def status_of(body: Body, *, write: bool) -> int:
+def http_status_of(body: Body, *, write: bool) -> int:
     """Return the HTTP status of a reply: a refusal's by its code; 404, 202 (of a `write`) or 200 by its word."""
     if body["status"] in (Status.ERROR, Status.INVALID_PARAMETER):
         return FaultCode(body["code"]).http_status
@@ -93,7 +93,7 @@ def _document() -> Response:
 def _refusal(fault: Fault, scope: Scope, status: int | None = None) -> Response:
     principal = scope[CALLER].principal
     reply = fault_reply(fault, audience_of(ALL_TOOLS, principal.scopes, principal.untrusted))
-    return _respond(reply.body, status or status_of(reply.body, write=False), reply.text)
+    return _respond(reply.body, status or http_status_of(reply.body, write=False), reply.text)
 
 
 def _respond(body: Body, status: int, text: str | None = None) -> Response:

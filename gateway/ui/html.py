@@ -156,7 +156,10 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
     made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal, "json": as_json}
-    made.filters |= {"number": partial(number, language=language), "signed": partial(with_sign, language=language)}
+    made.filters |= {
+        "number": partial(format_number, language=language),
+        "signed": partial(with_sign, language=language),
+    }
     made.filters |= {"markdown": set_markdown, "plain": drop_marks}
     made.filters |= {"t": lambda text: texts.get(text, text), "reason": partial(say_reason, messages=texts)}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
@@ -222,7 +225,7 @@ def span(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def number(value: float | None, digits: int = 0, *, language: str = ENGLISH) -> str:
+def format_number(value: float | None, digits: int = 0, *, language: str = ENGLISH) -> str:
     """Return a number with its thousands apart, as a language writes it; a dash for what nobody knows."""
     if value is None:
         return "–"

@@ -81,7 +81,7 @@ def test_more_lines_than_a_view_may_have_are_refused() -> None:
 
 @pytest.mark.promise("RC-18")
 def test_a_folder_is_listed_two_levels_deep_with_sizes() -> None:
-    listed = files.listed(
+    listed = files.list_folder(
         "/memories",
         [
             a_file("/memories/.hidden", "x"),
@@ -99,11 +99,11 @@ def test_a_folder_is_listed_two_levels_deep_with_sizes() -> None:
         "1K\t/memories/customers/list.md",
         "4B\t/memories/notes.txt",
     ]
-    assert files.listed("/memories", []).splitlines()[1:] == ["0B\t/memories"]
+    assert files.list_folder("/memories", []).splitlines()[1:] == ["0B\t/memories"]
 
 
 def test_a_listing_has_an_end() -> None:
-    listed = files.listed("/memories", [a_file(f"/memories/{number:04}") for number in range(2_000)]).splitlines()
+    listed = files.list_folder("/memories", [a_file(f"/memories/{number:04}") for number in range(2_000)]).splitlines()
     assert (len(listed), listed[-1]) == (1_002, "... and 1001 more: view a folder")
 
 

@@ -15,7 +15,7 @@ import pytest
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.stack_hold import connect
+from engramq.deploy.local.stack_hold import open_channel
 
 BOUND_S = 20.0
 USER = getpwuid(os.geteuid()).pw_name
@@ -25,7 +25,7 @@ FAKE_ENGRAMQ = str(Path(__file__).with_name("fake_engramq.py"))
 
 
 def status_of(home: Home) -> dict[str, Any]:
-    channel = connect(home)
+    channel = open_channel(home)
     assert channel is not None, "no supervisor"
     try:
         channel.send({"op": "status"})

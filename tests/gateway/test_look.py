@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from engramq.gateway.queue.look import SILENT_S, look_at
+from engramq.gateway.queue.look import SILENT_S, look_at_mailboxes
 from engramq.schemas.checks import MailboxState
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
@@ -29,7 +29,7 @@ def keys(key_prefix: str) -> Keys:
 
 
 async def look(redis_url: str, keys: Keys) -> MailboxState:
-    found = {mailbox.kind: mailbox for mailbox in (await look_at(lanes_at(redis_url, keys))).mailboxes}
+    found = {mailbox.kind: mailbox for mailbox in (await look_at_mailboxes(lanes_at(redis_url, keys))).mailboxes}
     assert set(found) == set(WorkerKind)
     return found[KIND]
 

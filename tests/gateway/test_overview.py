@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from engramq.gateway.metrics import GatewayMetrics
 from engramq.gateway.overview import clock_check, queue_check, worker_check
-from engramq.gateway.queue.look import NoLook, look_at
+from engramq.gateway.queue.look import NoLook, look_at_mailboxes
 from engramq.gateway.router import METRICS_PATH
 from engramq.gateway.run import Gateway
 from engramq.schemas.checks import (
@@ -102,7 +102,7 @@ async def test_a_database_that_is_silent_is_missing_and_one_that_refuses_is_told
 
 async def test_a_redis_that_is_not_there_cannot_be_looked_at() -> None:
     with pytest.raises(NoLook):
-        await look_at(lanes_at("redis://127.0.0.1:1/0", Keys("nobody")))
+        await look_at_mailboxes(lanes_at("redis://127.0.0.1:1/0", Keys("nobody")))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from engramq.gateway.queue.look import look_at
+from engramq.gateway.queue.look import look_at_mailboxes
 from engramq.schemas.commands import StoreMemory
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 
 async def name_wrong_clocks(stage: Stage) -> list[str]:
-    return [name.partition(" on ")[0] for name in (await look_at(stage.lanes)).clocks]
+    return [name.partition(" on ")[0] for name in (await look_at_mailboxes(stage.lanes)).clocks]
 
 
 @pytest.mark.promise("QP-20")
@@ -26,7 +26,7 @@ async def test_a_worker_whose_clock_is_wrong_answers_reads_and_is_named(stage: S
     assert payload_of(await ping(bus, "hello")) == "hello"
     assert isinstance(await send(bus, StoreMemory(content="Pumps leak")), Answer)
     await stage.until(lambda: name_wrong_clocks(stage), lambda found: found == ["the worker"])
-    look = await look_at(stage.lanes)
+    look = await look_at_mailboxes(stage.lanes)
     assert list(look.clocks.values()) == [pytest.approx(ahead_s, abs=1)]
     workers = {state.kind: state.workers for state in look.mailboxes if state.workers}
     assert workers == {WorkerKind.RECALL: 1, WorkerKind.EMBEDDING: 1}, "it is neither gone nor there for ever"

@@ -13,7 +13,7 @@ from redis.asyncio.sentinel import MasterNotFoundError
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.queue.look import NoLook, look_at
+from engramq.gateway.queue.look import NoLook, look_at_mailboxes
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.gateway.ui.sign_in import SignedIn
 from engramq.schemas.connection import RedisConnection, UnsupportedServer, server_of
@@ -104,19 +104,19 @@ async def test_a_sentinel_that_is_gone_is_passed_over(watched: RedisSentinel) ->
 async def test_what_is_no_sentinel_and_an_unknown_service_are_said(watched: RedisSentinel, key_prefix: str) -> None:
     keys = Keys(key_prefix)
     with pytest.raises(NoLook, match="know no master of that name"):
-        await look_at(lanes_at(watched.url.replace(f"/{SERVICE}?", "/memories?"), keys))
+        await look_at_mailboxes(lanes_at(watched.url.replace(f"/{SERVICE}?", "/memories?"), keys))
     plain = f"redis+sentinel://127.0.0.1:{watched.master.port}/{SERVICE}?sentinel_password={PASSWORD}"
     with pytest.raises(NoLook, match="is no Sentinel"):
-        await look_at(lanes_at(plain, keys))
+        await look_at_mailboxes(lanes_at(plain, keys))
     sentinel = f"redis://:{SENTINEL_PASSWORD}@127.0.0.1:{watched.sentinels[0].port}"
     connection = RedisConnection(sentinel)
     with pytest.raises(UnsupportedServer, match="This is a Redis Sentinel"):
         await connection.open()
     wrong = watched.url.replace(f":{PASSWORD}@", ":wrong@")
     with pytest.raises(NoLook, match="wants a password"):
-        await look_at(lanes_at(wrong, keys))
+        await look_at_mailboxes(lanes_at(wrong, keys))
     with pytest.raises(NoLook, match="The Sentinels cannot be reached"):
-        await look_at(lanes_at(watched.url.replace(SENTINEL_PASSWORD, "wrong"), keys))
+        await look_at_mailboxes(lanes_at(watched.url.replace(SENTINEL_PASSWORD, "wrong"), keys))
 
 
 async def test_an_unknown_service_is_said_whichever_sentinels_are_gone(watched: RedisSentinel) -> None:

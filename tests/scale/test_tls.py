@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from redis import Redis
 
-from engramq.gateway.queue.look import NoLook, look_at
+from engramq.gateway.queue.look import NoLook, look_at_mailboxes
 from engramq.schemas import redis_problems as rights
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, SettingsError, read_settings
@@ -198,7 +198,7 @@ async def test_what_is_wrong_with_a_handshake_is_said(
         )  # fmt: skip
         settings = read_settings({"ENGRAMQ_REDIS_URL": url + named})
         with pytest.raises(NoLook, match=told):
-            await look_at(lanes_at(settings.redis_url, Keys(key_prefix)))
+            await look_at_mailboxes(lanes_at(settings.redis_url, Keys(key_prefix)))
 
 
 async def test_another_name_an_expired_certificate_and_the_wrong_scheme_are_said(
@@ -208,14 +208,14 @@ async def test_another_name_an_expired_certificate_and_the_wrong_scheme_are_said
 
     async def refusal(url: str) -> str:
         with pytest.raises(NoLook) as raised:
-            await look_at(lanes_at(read_settings({"ENGRAMQ_REDIS_URL": url}).redis_url, keys))
+            await look_at_mailboxes(lanes_at(read_settings({"ENGRAMQ_REDIS_URL": url}).redis_url, keys))
         return str(raised.value)
 
     async with TlsDoor(guarded.socket, context_of(authority.issue("elsewhere.example"))) as door:
         address = f"{USER}@localhost:{door.port}/0"
         assert "another host name" in await refusal(f"rediss://{address}{trusted}")
         unchecked = read_settings({"ENGRAMQ_REDIS_URL": f"rediss://{address}{trusted}&ssl_check_hostname=false"})
-        await look_at(lanes_at(unchecked.redis_url, keys))
+        await look_at_mailboxes(lanes_at(unchecked.redis_url, keys))
     async with TlsDoor(guarded.socket, context_of(authority.issue("localhost", days=-1))) as door:
         assert "not valid now" in await refusal(f"rediss://{USER}@localhost:{door.port}/0{trusted}")
     async with tls_redis(guarded, authority) as url:

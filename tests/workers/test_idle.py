@@ -197,13 +197,13 @@ async def test_words_are_counted_again_only_where_something_changed(
 @pytest.mark.promise("SC-10")
 async def test_links_decay_only_where_the_clock_has_gone_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[str] = []
-    run = writer.decay
+    run = writer.decay_links
 
     async def noting(tx: Transaction, after: Any) -> writer.Decayed:
         passed.append(tx.namespace)
         return await run(tx, after)
 
-    monkeypatch.setattr(writer, "decay", noting)
+    monkeypatch.setattr(writer, "decay_links", noting)
     for namespace in ("one", "two"):
         await world.keep("a fact", namespace=namespace)
     await world.upkeep.decay_links()

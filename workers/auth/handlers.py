@@ -11,7 +11,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import TokenRecord
 from engramq.schemas.vocabulary import Thing
-from engramq.workers.auth.tokens import By, NewToken, Token, admit, first_of, identify, shut_out
+from engramq.workers.auth.tokens import By, NewToken, Token, admit, identify, list_first, shut_out
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.runner import Context, handles, handles_without_transaction
 from engramq.workers.trust import require_admin
@@ -27,7 +27,7 @@ async def authenticate(command: commands.Authenticate, context: Context) -> comm
 async def list_tokens(tx: Transaction, _command: commands.ListTokens, context: Context) -> commands.TokenList:
     """List the tokens of the namespace, those that count first."""
     require_admin(context.envelope.principal, "Seeing the tokens")
-    tokens, total = await first_of(tx, limits.TOKENS)
+    tokens, total = await list_first(tx, limits.TOKENS)
     return commands.TokenList(tokens=[_record(token) for token in tokens], omitted=total - len(tokens))
 
 

@@ -87,7 +87,7 @@ async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, 
     return _token(row)
 
 
-async def first_of(tx: Transaction, limit: int) -> tuple[list[Token], int]:
+async def list_first(tx: Transaction, limit: int) -> tuple[list[Token], int]:
     """Return so many tokens of the transaction's namespace, those that count first, and how many it has."""
     rows = await tx.rows("first_tokens", limit=limit)
     total = [row.pop("total") for row in rows]
@@ -96,10 +96,10 @@ async def first_of(tx: Transaction, limit: int) -> tuple[list[Token], int]:
 
 async def listed(store: Store, namespace: str) -> list[Token]:
     """Return the tokens of a namespace, oldest first, revoked and expired ones too."""
-    return await store.read(namespace, all_of)
+    return await store.read(namespace, list_all)
 
 
-async def all_of(tx: Transaction) -> list[Token]:
+async def list_all(tx: Transaction) -> list[Token]:
     """Return the tokens of the transaction's namespace as `listed` does."""
     return [_token(row) for row in await tx.rows("list_tokens")]
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import structs
 
 from engramq.schemas.commands import AuditVerified, ChainBreak
-from engramq.schemas.receipts import START, ChainedEntry, digest_of, exact_time
+from engramq.schemas.receipts import START, ChainedEntry, digest_entry, exact_time
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
@@ -53,7 +53,7 @@ async def _extend(tx: Transaction, behind: int | None) -> int:
     added: list[tuple[int, int, bytes, bytes, bytes]] = []
     for row in rows:
         place, salt = place + 1, secrets.token_bytes(SALT_BYTES)
-        entry = _chain({**row, "place": place, "salt": salt, "digest": digest_of(salt, row["body"])}, before)
+        entry = _chain({**row, "place": place, "salt": salt, "digest": digest_entry(salt, row["body"])}, before)
         before = bytes.fromhex(entry.hash)
         added.append((place, row["id"], salt, bytes.fromhex(entry.digest), before))
     if added:

@@ -18,9 +18,18 @@ from engramq.schemas.checks import DATABASE_AWAY
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE
 from engramq.workers.db.conninfo import SESSION, pooled_conninfo, pooled_settings, worker_conninfo
-from engramq.workers.db.errors import READ_ONLY, Again, Meaning, Refusals, SettingsMissing, meaning, named, unavailable
-from engramq.workers.db.lookups import look_up
-from engramq.workers.db.pool import Pool, Pooled, PoolFigures, within
+from engramq.workers.db.errors import (
+    READ_ONLY,
+    Again,
+    Meaning,
+    Refusals,
+    SettingsMissing,
+    describe_refusal,
+    meaning,
+    unavailable,
+)
+from engramq.workers.db.lookups import answer_lookups
+from engramq.workers.db.pool import Pool, Pooled, PoolFigures, wait_at_most
 from engramq.workers.db.queries import Query
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.statements import WatchedConnection
@@ -105,7 +114,7 @@ def _persistent(
                 continue
             if uncertain:
                 raise ResultUnknown("the connection was lost during COMMIT") from problem
-            store._refusals.note(named(problem))
+            store._refusals.note(describe_refusal(problem))
             raise unavailable(problem) from problem
 
     return persist
@@ -210,7 +219,7 @@ class Store:
                     return await opened.look_up(lookups)
             tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=False)
             known = {"namespace": namespace, **self.viewer._asdict()}
-            return await look_up(connection, tenant, known, lookups)
+            return await answer_lookups(connection, tenant, known, lookups)
 
     @_persistent
     async def write(self, namespace: str, work: Work[T], *, by_keys: bool = False) -> T:
@@ -301,7 +310,7 @@ class Store:
     async def health(self) -> DatabaseHealth:
         """Return what the database refuses, within LOOK_S. A full disk shows only when somebody has tried to write."""
         try:
-            read_only = await within(LOOK_S, self._is_read_only())
+            read_only = await wait_at_most(LOOK_S, self._is_read_only())
         except TimeoutError:
             return DatabaseHealth(DATABASE_AWAY, reads=False)
         except EngramqError as refusal:

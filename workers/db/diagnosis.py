@@ -10,9 +10,9 @@ from engramq.schemas.checks import Check, CheckName, degraded, failed, passed
 from engramq.schemas.server_checks import database_check
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.database import Store
-from engramq.workers.db.errors import named
+from engramq.workers.db.errors import describe_refusal
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady, Reason, lacks, missing, packaged
+from engramq.workers.db.readiness import NotReady, Reason, find_missing, lacks, packaged
 
 EXTENSION: Final = sql("vector_extension")
 
@@ -54,7 +54,7 @@ async def _server(database_url: str, found: list[Check], *, migrates: bool) -> b
             found.append(_extension_check(extension))
             schema = await _schema_check(connection, migrates=migrates)
         except psycopg.Error as error:
-            told = named(error) or f"The database has not answered as it should ({type(error).__name__})."
+            told = describe_refusal(error) or f"The database has not answered as it should ({type(error).__name__})."
             found.append(failed(CheckName.DATABASE, told))
             return False
     found.append(schema or passed(CheckName.SCHEMA))
@@ -75,7 +75,7 @@ def _extension_check(row: dict[str, Any]) -> Check:
 async def _schema_check(connection: Connection, *, migrates: bool) -> Check | None:
     """Return what is wrong with the schema, None where nothing is."""
     try:
-        behind = await missing(connection, packaged())
+        behind = await find_missing(connection, packaged())
     except psycopg.errors.InsufficientPrivilege:
         return failed(CheckName.SCHEMA, "The workers' role may not read the schema's version.")
     except NotReady as problem:

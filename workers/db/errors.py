@@ -156,7 +156,7 @@ def is_full(error: Exception) -> bool:
     return state_of(error) == _FULL
 
 
-def named(error: Exception | None) -> str:
+def describe_refusal(error: Exception | None) -> str:
     """Return what a server that is there refuses, a sentence with nothing of a statement or a row; else nothing."""
     state = state_of(error)
     for length in (5, 2):
@@ -167,7 +167,7 @@ def named(error: Exception | None) -> str:
 
 def unavailable(error: Exception | None = None) -> EngramqError:
     """Return the refusal that says that nothing was applied; its text holds nothing of a statement or a row."""
-    if name := named(error):
+    if name := describe_refusal(error):
         return refuse(FaultCode.UNAVAILABLE, name, retry_after_s=_RETRY_AFTER_S.get(state_of(error), 2.0))
     found = Meaning.GONE if error is None else meaning(error)
     if found is Meaning.CONFLICT:

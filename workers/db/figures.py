@@ -56,7 +56,7 @@ async def webhook_figures(store: Store) -> WebhookFigures:
 async def store_figures(store: Store) -> StoreFigures:
     """Return the figures of the store; raises EngramqError (`unavailable`)."""
     (size,) = await store.ask("store_size")
-    unfinished = await namespaces.changed(store, Looks.SWEEP)
+    unfinished = await namespaces.find_changed(store, Looks.SWEEP)
     change = await reembedding.progress(store)
     return StoreFigures(
         memories=size["memories"],

@@ -53,7 +53,7 @@ async def send_end(
     await tx.send("ledger_end", command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
 
 
-async def tell(tx: Transaction, envelope: Envelope, announced: Announcement) -> None:
+async def announce(tx: Transaction, envelope: Envelope, announced: Announcement) -> None:
     """Announce a part of a command to the webhooks that want it."""
     await tx.send("tell_webhooks", **_outbox_values(envelope, announced))
 

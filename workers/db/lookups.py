@@ -24,7 +24,7 @@ from engramq.workers.db.transaction import (
 Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[LookupResult]]]
 
 
-async def look_up(
+async def answer_lookups(
     connection: WatchedConnection, tenant: int, known: Mapping[str, str | int], lookups: Sequence[Lookup]
 ) -> list[LookupResult]:
     """Return the answers, from one transaction in the tenant's rows; NOBODY has none.

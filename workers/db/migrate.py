@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady, Reason, Schema, missing, packaged, require_utf8
+from engramq.workers.db.readiness import NotReady, Reason, Schema, find_missing, packaged, require_utf8
 
 CREATE_TABLE: Final = sql("create_schema_migrations")
 WAS_MIGRATED: Final = sql("was_migrated")
@@ -99,7 +99,7 @@ async def _apply_here(connection: Connection, known: Schema) -> str | None:
     found = await (await connection.execute(WAS_MIGRATED)).fetchone()
     if found is None or not found["was_migrated"]:
         await connection.execute(CREATE_TABLE)
-    behind = await missing(connection, known)
+    behind = await find_missing(connection, known)
     if not behind:
         return None
     migration = behind[0]

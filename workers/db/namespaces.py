@@ -29,7 +29,7 @@ async def note(tx: Transaction) -> None:
     await tx.send("note_change")
 
 
-async def changed(store: Store, looks: Looks) -> dict[str, datetime]:
+async def find_changed(store: Store, looks: Looks) -> dict[str, datetime]:
     """Return the namespaces to look at, with the moment at which this look began."""
     return {row["namespace"]: row["seen_at"] for row in await store.ask("changed_namespaces", kind=looks.value)}
 

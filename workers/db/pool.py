@@ -78,7 +78,7 @@ class Share:
     exceeded: bool
 
 
-def share(limits: Sequence[Limit]) -> Share:
+def share_connections(limits: Sequence[Limit]) -> Share:
     """Return the share of a process under all of these limits; each may have one connection whatever they say."""
     budgets = [(limit, max(0, limit.most - limit.others - min(SPARE, limit.most // 4))) for limit in limits]
     return Share(
@@ -311,7 +311,7 @@ class Pool:
         async with asyncio.timeout(LOOK_BOUND_S):
             found = await execute(connection, "connection_limits", {"ours": f"{WORKER_SESSION} %"})
             rows = await found.fetchall()
-        mine = share([Limit(**row) for row in rows])
+        mine = share_connections([Limit(**row) for row in rows])
         self._allowed = min(self._size, mine.each)
         while self._withheld > self._size - self._allowed:
             self._withheld -= 1
@@ -381,7 +381,7 @@ class Pool:
             self._trimming = None
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def wait_at_most(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns; raises TimeoutError when that takes longer, and lets it end by itself.
 
     The driver answers a cancellation by asking the server to cancel, and waits some ten seconds for one that is silent.
@@ -432,7 +432,7 @@ async def _sessions(asking: Connection) -> dict[int, bool]:
 async def _answer(connection: Connection, query: Query, values: Mapping[str, Any]) -> list[Row]:
     """Return the first answer of a new connection, which is closed when there is none; raises psycopg.Error."""
     try:
-        return await within(ANSWER_S, _rows(connection, query, values))
+        return await wait_at_most(ANSWER_S, _rows(connection, query, values))
     except TimeoutError:
         await connection.close()
         raise psycopg.errors.TooManyConnections("no session of the server is left") from None

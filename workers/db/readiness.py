@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import psycopg
 
-from engramq.workers.db.errors import OF_TLS, named, pools_statements, state_of
+from engramq.workers.db.errors import OF_TLS, describe_refusal, pools_statements, state_of
 from engramq.workers.db.queries import sql
 
 APPLIED: Final = sql("applied_migrations")
@@ -59,7 +59,7 @@ class NotReady(Exception):
         # libpq asks in a last line whether the server runs; the recovery does so too.
         told = [line for line in str(error).strip().splitlines() if not line.rstrip().endswith("?")]
         why = told[-1].strip().rstrip(".") if told else type(error).__name__
-        what = named(error).rstrip(".")
+        what = describe_refusal(error).rstrip(".")
         recovery = "See that it runs and that ENGRAMQ_DATABASE_URL is right."
         if what and state_of(error) in OF_TLS:
             recovery = "See sslmode, sslrootcert and the host in ENGRAMQ_DATABASE_URL."
@@ -110,7 +110,7 @@ def packaged(folder: Path = _FOLDER) -> Schema:
     return Schema(Migration(newest, _WHOLE, text), tuple(found))
 
 
-async def missing(connection: psycopg.AsyncConnection[Any], schema: Schema) -> tuple[Migration, ...]:
+async def find_missing(connection: psycopg.AsyncConnection[Any], schema: Schema) -> tuple[Migration, ...]:
     """Return what this database has not had: the whole schema, or the last migrations.
 
     Raises NotReady for a database of a newer engramq, of an unreleased revision or of another program, and
@@ -187,7 +187,7 @@ async def check_schema(connection: psycopg.AsyncConnection[Any]) -> None:
     """Return if the schema is this version's; raises NotReady naming both otherwise, or psycopg.Error."""
     require_utf8(connection)
     try:
-        behind = await missing(connection, packaged())
+        behind = await find_missing(connection, packaged())
     except psycopg.errors.InsufficientPrivilege:  # the table was made by hand: schema.sql grants it
         problem = "The workers' role may not read the schema's version."
         raise NotReady(problem, "Run `engramq migrate`.", Reason.BEHIND) from None

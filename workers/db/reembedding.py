@@ -53,7 +53,7 @@ async def take(store: Store, model_id: int, worker: UUID, remaining: int) -> Ree
     return ReembeddingRight(model_id, worker, rows[0]["began_at"]) if rows else None
 
 
-async def tell(
+async def report_remaining(
     store: Store,
     right: ReembeddingRight,
     remaining: int,

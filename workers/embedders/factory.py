@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engramq.schemas.embedder_choice import KeptEmbedder, endpoint_problem, kept_in, text_of
+from engramq.schemas.embedder_choice import KeptEmbedder, encode_choice, endpoint_problem, kept_in
 from engramq.schemas.settings import Settings
 from engramq.workers.embedders import hashing
 from engramq.workers.embedders.e5 import build as e5
@@ -128,5 +128,5 @@ class EmbedderFile:
         new = self._file.with_name(f"{self._file.name}.new")
         new.unlink(missing_ok=True)
         new.touch(0o600, exist_ok=False)
-        new.write_text(text_of(self._kept), "utf-8")
+        new.write_text(encode_choice(self._kept), "utf-8")
         new.replace(self._file)

@@ -117,7 +117,7 @@ class Vectorizer:
             return None
         if not named:
             return asked
-        return replace(asked, apart=without(unpack(asked.half), [unpack(name.half) for name in named]))
+        return replace(asked, apart=remove_directions(unpack(asked.half), [unpack(name.half) for name in named]))
 
     async def running_model_id(self) -> int:
         """Return the store's id of this model, for who is about to write its vectors.
@@ -147,7 +147,7 @@ class Vectorizer:
         return self._model_ids[dimensions]
 
 
-def without(vector: NDArray[np.float32], directions: Sequence[NDArray[np.float32]]) -> HalfBytes | None:
+def remove_directions(vector: NDArray[np.float32], directions: Sequence[NDArray[np.float32]]) -> HalfBytes | None:
     """Return a vector of length 1 without what it has of these directions, each of length 1; None if little is left."""
     rest = vector.copy()
     for direction in directions:

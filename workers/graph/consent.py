@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import UNSET
 
 from engramq.schemas import limits
-from engramq.schemas.command_line import all_of
+from engramq.schemas.command_line import join_words
 from engramq.schemas.commands import Decided, DecideProposal
 from engramq.schemas.digests import digest_of, require_seen
 from engramq.schemas.envelope import Envelope
@@ -230,7 +230,7 @@ def _missing(envelope: Envelope, proposal: Row) -> str:
     A sentence that names decide_proposal stands alone, so that the gateway can take it out for callers without that
     tool.
     """
-    approved_by, names, again = proposal["approved_by"], all_of(proposal["approved_by"]), call_again(envelope)
+    approved_by, names, again = proposal["approved_by"], join_words(proposal["approved_by"]), call_again(envelope)
     if proposal["state"] == ProposalState.APPROVED:
         return f"Approved by {names}: {again} by {format_time(proposal['expires_at'])}."
     if envelope.principal.name in approved_by:

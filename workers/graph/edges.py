@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.command_line import all_of
+from engramq.schemas.command_line import join_words
 from engramq.schemas.commands import (
     AddEdge,
     ChangeNeedsConsent,
@@ -106,7 +106,7 @@ async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict
         if isinstance(agreed, ConsentWanted):
             return ChangeNeedsConsent(
                 error=f"Edge {existing['id']} is constitutive: {PRINCIPALS} different principals must approve "
-                f"this change of {all_of(sorted(change))}.",
+                f"this change of {join_words(sorted(change))}.",
                 edge_id=str(existing["id"]),
                 **agreed.fields,
             )

@@ -14,7 +14,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.lookups import array
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.links.snapshot import columns_of
+from engramq.workers.links.snapshot import columns_of_pairs
 from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import SessionUse
@@ -55,7 +55,7 @@ async def link_pairs(tx: Transaction, pairs: Collection[Pair], *, rules: LinkRul
     weight = LINK_WEIGHTS[Relation.CO_OCCURS]
     links = [AutomaticLink(low, high, Relation.CO_OCCURS, weight, Origin.CO_RETRIEVAL) for low, high in pairs]
     await write_automatic(tx, links, rules=rules)
-    await tx.send("forget_co_retrieved", **columns_of(pairs))
+    await tx.send("forget_co_retrieved", **columns_of_pairs(pairs))
 
 
 class CoRetrievals:

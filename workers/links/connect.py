@@ -29,7 +29,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.links.rules import Displaced, LinkRules, StoredLink, assert_again, assert_new
-from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
+from engramq.workers.links.snapshot import LinkTable, columns_of_pairs, not_active
 from engramq.workers.links.writer import audit_displaced, make_room, record_displaced
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import require_trusted_with
@@ -144,7 +144,7 @@ class LinkWriter:
         await self.table.save()
         created = [asserted.link.pair for asserted, _, _ in self._asserted if asserted.action is LinkAction.CREATED]
         if created:
-            await tx.send("remove_tombstones", **columns_of(created))
+            await tx.send("remove_tombstones", **columns_of_pairs(created))
         for ends, request, envelope, item in self._deferred:
             given = {name: getattr(request, name) for name in ("relation", "weight", "note", "if_exists")}
             await tx.send(

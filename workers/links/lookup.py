@@ -46,7 +46,7 @@ class Guess(NamedTuple):
 Guesses = tuple[Guess, Guess]
 
 
-async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, str | UnsetType]:
+async def look_up_ends(command: ConnectByQuery, context: Context) -> tuple[Guesses, str | UnsetType]:
     """Find the memories that two queries mean in this project and in none, and what has to be said of the search.
 
     How sure that is says the surest of all models. Raises EngramqError: `forbidden`, `unavailable` without a model.
@@ -109,7 +109,7 @@ async def add_queries(reply: Reply, command: ConnectByQuery, context: Context) -
         reply.command_id = reply.command_id or context.envelope.id
 
 
-@handles(ConnectByQuery, before=look_up, after=add_queries, unrecorded=leaves_nothing)
+@handles(ConnectByQuery, before=look_up_ends, after=add_queries, unrecorded=leaves_nothing)
 async def connect_by_query(
     tx: Transaction, command: ConnectByQuery, context: Context, looked_up: tuple[Guesses, str | UnsetType]
 ) -> QueryConnected:

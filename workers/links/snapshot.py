@@ -50,9 +50,9 @@ class LinkTable:
         wanted = sorted(set(ids))
         memories = await tx.send("lock_memories", ids=wanted)
         if changing:
-            await tx.send("lock_links", **columns_of(changing))
+            await tx.send("lock_links", **columns_of_pairs(changing))
         links = await tx.send("links_at", ids=wanted)
-        buried = await tx.send("tombstones", **columns_of(making)) if making else None
+        buried = await tx.send("tombstones", **columns_of_pairs(making)) if making else None
         table = cls(tx, {row["id"]: row for row in await memories.fetchall()})
         for row in await links.fetchall():
             table._read(row)
@@ -138,7 +138,7 @@ class LinkTable:
         if gone:
             await self.tx.send("delete_links", ids=gone)
         if new:
-            pairs = columns_of([link.pair for link in new])
+            pairs = columns_of_pairs([link.pair for link in new])
             declared, owners = [link.declared_from for link in new], [self._owner_of(link.pair) for link in new]
             await self.tx.send("insert_links", **pairs, declared=declared, owners=owners, **self._columns(new))
         if changed:
@@ -186,7 +186,7 @@ class LinkTable:
             self._counting[row["end_id"]][pair] = link
 
 
-def columns_of(pairs: Collection[Pair]) -> dict[str, list[UUID]]:
+def columns_of_pairs(pairs: Collection[Pair]) -> dict[str, list[UUID]]:
     """Return pairs as the queries take them."""
     return {"lows": [low for low, _ in pairs], "highs": [high for _, high in pairs]}
 

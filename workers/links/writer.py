@@ -197,7 +197,7 @@ class Decayed:
     after: tuple[UUID, UUID] | None
 
 
-async def decay(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
+async def decay_links(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
     """Decay down or remove automatic links among the next LOOKED_AT ones."""
     source, target = after or (_FIRST, _FIRST)
     row = await tx.only_row(

@@ -210,7 +210,7 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
         await supersession.require_all_locked(tx, rows, [memory_id])
     replaced = _read_behind(await gone.fetchall())
     if command.erase:
-        await erase(tx, {memory_id: row["superseded_by"] if row["superseded_by"] in rows else None})
+        await erase_locked(tx, {memory_id: row["superseded_by"] if row["superseded_by"] in rows else None})
         await audit.blank(tx, context.envelope, [memory_id])
         await _audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
     elif row["kept_state"] != MemoryState.ARCHIVED:
@@ -220,7 +220,7 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
     return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden, **rests)
 
 
-async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None:
+async def erase_locked(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None:
     """Remove memories that were locked with what replaced them: rows, links, counters, and their places in chains.
 
     `successors`: by memory, the one that replaces it and stays, None where there is no such.
@@ -242,12 +242,12 @@ async def restore_memory(tx: Transaction, command: RestoreMemory, context: Conte
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
     was_hidden = row["state"] == MemoryState.ARCHIVED or row["is_superseded"]
-    await restore(tx, context.envelope, row, context.services[LinkRules])
+    await restore_locked(tx, context.envelope, row, context.services[LinkRules])
     memory = (await read_memories(tx, (memory_id,)))[memory_id]
     return MemoryChanged(status="restored", memory=memory, notice=UNSET if was_hidden else _NOT_HIDDEN)
 
 
-async def restore(tx: Transaction, envelope: Envelope, row: Row, rules: LinkRules) -> None:
+async def restore_locked(tx: Transaction, envelope: Envelope, row: Row, rules: LinkRules) -> None:
     """Undo archive and supersession of a memory that was locked with what it is linked with, and audit what changed.
 
     Raises EngramqError with `degree_limit` when its links, which count again, leave somebody above the cap.

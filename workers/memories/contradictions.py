@@ -77,7 +77,9 @@ class Stated(NamedTuple):
         )
 
 
-def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Collection[LinkedIds] = ()) -> None:
+def mark_contradictions(
+    memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Collection[LinkedIds] = ()
+) -> None:
     """Say of memories of a reply what they differ from, in the reply or `beside` it: almost in it.
 
     `linked`: those that an agent linked as contradicting each other.
@@ -93,7 +95,7 @@ def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Coll
         )
     for place, other_place in sorted(pair for pair in pairs if pair[0] < shown):
         memory, other = compared[place], compared[other_place]
-        found = compare(Stated.of(memory), Stated.of(other), linked)
+        found = find_disagreement(Stated.of(memory), Stated.of(other), linked)
         _note_difference(memory, other, found, beside=other_place >= shown)
 
 
@@ -139,7 +141,7 @@ def _may_disagree(first: Statement, other: Statement, shared: int) -> bool:
 
 def mark_pair(memory: Memory, other: Memory) -> None:
     """Say of one of two memories of a reply where it differs from the other."""
-    _note_difference(memory, other, compare(Stated.of(memory), Stated.of(other)))
+    _note_difference(memory, other, find_disagreement(Stated.of(memory), Stated.of(other)))
 
 
 def _note_difference(memory: Memory, other: Memory, found: "Disagreement | None", *, beside: bool = False) -> None:
@@ -168,7 +170,7 @@ class Disagreement(NamedTuple):
     pieces: DifferingPieces
 
 
-def compare(memory: Stated, other: Stated, linked: Collection[LinkedIds] = ()) -> Disagreement | None:
+def find_disagreement(memory: Stated, other: Stated, linked: Collection[LinkedIds] = ()) -> Disagreement | None:
     """Return where two memories disagree; None where they do not.
 
     Two memories do not disagree if one has replaced the other, or if they hold at different times.
@@ -253,7 +255,7 @@ async def _look(
     found = []
     for newer, older in reversed(mine):
         if newer in memories and older in memories:
-            differing = compare(memories[newer], memories[older], linked)
+            differing = find_disagreement(memories[newer], memories[older], linked)
             if differing is not None:
                 earlier, later, (said, here) = differing
                 found.append(Contradiction(later=later, earlier=earlier, said=said, here=here))

@@ -114,7 +114,7 @@ async def read_compared(tx: Transaction, ids: Sequence[UUID], model_id: int) -> 
     return await tx.rows("duplicates_compared", **visible_now(Partition), ids=list(ids), model_id=model_id)
 
 
-def compare(rows: Sequence[Row]) -> dict[UUID, Compared]:
+def prepare_comparison(rows: Sequence[Row]) -> dict[UUID, Compared]:
     """Return rows as they are compared, by id."""
     return {
         row["id"]: Compared(
@@ -139,7 +139,7 @@ def known_ids(alike: Sequence[Sequence[str]]) -> list[UUID]:
 
 def grouped(alike: Sequence[Sequence[str]], rows: Sequence[Row], similarity: float) -> list[DuplicateGroup]:
     """Return who would stay among memories that are alike, item by item. 1,000 of 2 KB take .1 s: use a thread."""
-    memories = compare(rows)
+    memories = prepare_comparison(rows)
     return [
         DuplicateGroup(
             stays=str(group.stays.id),
@@ -155,7 +155,7 @@ def _still_near(
     rows: Sequence[Row], pairs: Sequence[tuple[UUID | None, UUID | None]], least: float
 ) -> list[float | None]:
     """Return for each pair how similar what goes is to what stays; None where it may not go for that one."""
-    memories = compare(rows)
+    memories = prepare_comparison(rows)
     found: list[float | None] = []
     for goes_id, stays_id in pairs:
         goes, stays = memories.get(goes_id or BEGINNING), memories.get(stays_id or BEGINNING)

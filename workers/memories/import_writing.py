@@ -53,7 +53,7 @@ from engramq.workers.memories.import_rows import (
 )
 from engramq.workers.memories.originals import replace_originals
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import CORRECTED_FROM, Draft, columns_of, tell_private
+from engramq.workers.memories.store import CORRECTED_FROM, Draft, columns_of_draft, tell_private
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
 from engramq.workers.trust import VOUCHED_FOR, may_displace
@@ -68,7 +68,7 @@ ROWS_AT_ONCE: Final = 128
 async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchImported:
     """Write a batch as far as there is room; return a receipt for each of its rows."""
     envelope, allowance = context.envelope, Allowance.of(tx, context)
-    # `resting` locks the memories that the rows change before. The end of a load waits for its batches, and wants none.
+    # `keep_batch_apart` has locked what the rows change. The end of a load waits for its batches, and wants none.
     drafts = [] if batch.vectors_later else [row.draft for row in batch.rows.values()]
     loads = await context.services[BulkLoads].loads_of(tx, drafts)
     known, before = await lock_known(tx, batch.external_ids), await earlier_rows(tx, batch.identities)
@@ -174,7 +174,7 @@ async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[
 
 def _columns_of(row: RoutedRow, loads: Mapping[IndexedPart, int]) -> dict[str, Any]:
     embedding, identity = row.draft.embedding, row.identity
-    return columns_of(row.draft) | {
+    return columns_of_draft(row.draft) | {
         "embedding": embedding and embedding.text,
         "model_id": embedding and embedding.model_id,
         "load_id": embedding and loads.get((row.draft.partition, embedding.model_id)),
@@ -276,7 +276,7 @@ async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row:
         return False
     # Without a vector for now the one that it has goes on, if it is of the same content.
     same = known.content == row.record.content
-    columns = columns_of(draft)
+    columns = columns_of_draft(draft)
     await tx.send(
         "replace_memory",
         **details_of({name: _column(given.get(name)) for name in _UPDATED}),

@@ -81,7 +81,7 @@ async def _embed(batch: RoutedBatch, wanted: Collection[int], context: Context) 
     return replace(batch, rows=batch.rows | embedded)
 
 
-async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
+async def keep_batch_apart(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
     """Return a batch that keeps apart what rests on untrusted memories, and refuses rows that cite unknown ones.
 
     The memories that the rows change are locked at once with those that they cite.
@@ -146,7 +146,7 @@ async def follow_import(reply: Reply, command: ImportBatch, context: Context) ->
 @handles(ImportBatch, before=embed_batch, after=follow_import)
 async def import_batch(tx: Transaction, _command: ImportBatch, context: Context, batch: RoutedBatch) -> BatchImported:
     """Write many memories at once."""
-    return await write(tx, context, await resting(tx, batch))
+    return await write(tx, context, await keep_batch_apart(tx, batch))
 
 
 async def route_rows(command: ImportMemories, context: Context) -> RoutedBatch:
@@ -179,7 +179,7 @@ async def import_memories(
     tx: Transaction, _command: ImportMemories, context: Context, batch: RoutedBatch
 ) -> MemoriesImported:
     """Write many memories at once, without vectors."""
-    batch = await resting(tx, batch)
+    batch = await keep_batch_apart(tx, batch)
     done = await write(tx, context, batch)
     new = [batch.rows[receipt.index] for receipt in done.receipts if receipt.status is ReceiptStatus.STORED]
     # They are untrusted though their rows did not say so.

@@ -18,7 +18,7 @@ from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.runner import Context, handles_in_pieces
+from engramq.workers.runner import Context, handles_gradually
 from engramq.workers.trust import require_admin
 
 RENAMED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
@@ -59,7 +59,7 @@ async def rename_few(tx: Transaction, *, command: RenameProject, context: Contex
         await audit.record(tx, context.envelope, AuditAction.UPDATE, row["id"], old=old, new={"changed": ["project"]})
 
 
-@handles_in_pieces(RenameProject, rename_memories)
+@handles_gradually(RenameProject, rename_memories)
 async def rename_project(tx: Transaction, command: RenameProject, context: Context) -> ProjectRenamed:
     """Have the project's tokens name the other one too, and sum up what all tries have renamed, in one audit entry."""
     tokens = await tx.rows("rename_project_of_tokens", project=command.old_name, new_name=command.new_name)

@@ -31,7 +31,7 @@ from engramq.workers.memories import change, purge_graph
 from engramq.workers.memories.grounds import StillResting, name_resting
 from engramq.workers.memories.purge_graph import PurgeFilters
 from engramq.workers.memories.supersession import lock_with_replaced
-from engramq.workers.runner import Context, handles_in_pieces
+from engramq.workers.runner import Context, handles_gradually
 from engramq.workers.trust import require_admin
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ _PROJECTS_NAMED: Final = 10
 BEGINNING: Final = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))  # created_at and id; the oldest memory comes first
 
 
-def pieces_of(command: PurgeMemories, context: Context) -> AsyncIterator[None] | None:
+def purge_gradually(command: PurgeMemories, context: Context) -> AsyncIterator[None] | None:
     """Return what a purge does, a few memories at a time; None where it only lists them."""
     return _take_all(command, context) if command.erase or command.archive else None
 
@@ -85,7 +85,7 @@ def _check_filters(command: PurgeMemories, context: Context) -> PurgeFilters:
     return PurgeFilters.of(command, context.store.viewer.owner)
 
 
-@handles_in_pieces(PurgeMemories, pieces_of)
+@handles_gradually(PurgeMemories, purge_gradually)
 async def purge_memories(tx: Transaction, command: PurgeMemories, context: Context) -> Purged:
     """List what a purge would take, or sum up what all tries at it have erased or archived, in one audit entry."""
     filters = _check_filters(command, context)
@@ -131,7 +131,7 @@ async def _take_resting(command: PurgeMemories, context: Context, filters: Purge
 async def _take_memories(command: PurgeMemories, context: Context, filters: PurgeFilters) -> AsyncIterator[None]:
     """Erase, or archive, every memory that the filters hold of now, the oldest first."""
     filters = await _until_now(context, filters)
-    take, (after, after_id) = archive if command.archive else erase, BEGINNING
+    take, (after, after_id) = archive if command.archive else erase_matching, BEGINNING
     values = asdict(filters) | {"limit": ERASED_AT_ONCE}
     while rows := await _rows(context, filters, "purge_next", **values, after=after, after_id=after_id):
         ids = [row["id"] for row in rows]
@@ -142,7 +142,7 @@ async def _take_memories(command: PurgeMemories, context: Context, filters: Purg
         after, after_id = rows[-1]["created_at"], rows[-1]["id"]
 
 
-async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
+async def erase_matching(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Erase those of these memories that the filters still hold of, and note each in the audit log."""
     locked = await lock_with_replaced(tx, *ids)
     rows = await tx.rows("purge_still", **asdict(filters), ids=list(ids))
@@ -155,7 +155,7 @@ async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids:
         return memory_id if memory_id in locked.keys() - replaced_by.keys() else None
 
     replaced = await change.behind(tx, replaced_by)
-    await change.erase(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})
+    await change.erase_locked(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})
     await audit.blank(tx, envelope, replaced_by)
     await _audit(tx, envelope, AuditAction.ERASE, rows, replaced)
 
@@ -217,7 +217,7 @@ async def _restore_replaced(context: Context) -> AsyncIterator[None]:
 async def _restore(tx: Transaction, envelope: Envelope, memory_id: UUID, rules: LinkRules) -> None:
     row = await lock_with_linked(tx, memory_id)
     if row is not None:
-        await change.restore(tx, envelope, row, rules)
+        await change.restore_locked(tx, envelope, row, rules)
 
 
 async def _take_back(context: Context, filters: PurgeFilters) -> AsyncIterator[None]:
@@ -296,7 +296,7 @@ async def _tell_taken(tx: Transaction, envelope: Envelope, reply: Purged) -> dic
     counts = {name: number for name, (number, _) in taken.items()}
     reply.edge_count, reply.link_count, reply.node_count = counts["edges"], counts["links"], counts["nodes"]
     reply.edge_previews, reply.link_previews, reply.node_previews = (
-        purge_graph.named(taken[name][1]) for name in ("edges", "links", "nodes")
+        purge_graph.preview_named(taken[name][1]) for name in ("edges", "links", "nodes")
     )
     reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
     reply.emptied_count, reply.taken_back_count = counts["emptied"], counts["taken_back"]

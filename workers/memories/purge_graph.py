@@ -228,14 +228,14 @@ async def tell_left(tx: Transaction, reply: Purged, filters: PurgeFilters) -> Ro
     if filters.unarchived and counts["links"]:
         reply.notice = LINKS_STAY
     others = await list_changed(tx, filters.changes, limits.PURGED_SHOWN)
-    reply.changed_edge_count, reply.changed_edge_previews = others.edges, named(others.edge_ids)
-    reply.changed_node_count, reply.changed_node_previews = others.nodes, named(others.node_ids)
+    reply.changed_edge_count, reply.changed_edge_previews = others.edges, preview_named(others.edge_ids)
+    reply.changed_node_count, reply.changed_node_previews = others.nodes, preview_named(others.node_ids)
     reply.changed_memory_count = others.memories
     reply.changed_memory_previews = [MemoryPreview(id=memory_id, preview=None) for memory_id in others.memory_ids]
     return counts
 
 
-def named(ids: Sequence[str]) -> list[GraphPreview]:
+def preview_named(ids: Sequence[str]) -> list[GraphPreview]:
     """Return what names things in a reply; previews are read later: see workers/replies.py."""
     return [GraphPreview(id=thing_id, preview=None) for thing_id in ids]
 
@@ -243,7 +243,7 @@ def named(ids: Sequence[str]) -> list[GraphPreview]:
 async def _first(tx: Transaction, filters: PurgeFilters, query: str, *, hung_on: bool = False) -> list[GraphPreview]:
     limit = limits.PURGED_SHOWN
     rows = await tx.rows(query, **asdict(filters), after_id=BEGINNING, limit=limit, hung_on=hung_on)
-    return named([str(row["id"]) for row in rows])
+    return preview_named([str(row["id"]) for row in rows])
 
 
 def ids_of(rows: Sequence[Row]) -> list[UUID]:

@@ -102,7 +102,7 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope, *, by_conse
     await tx.send("share_links", id=memory_id, by_consent=by_consent)
     await supersession.let_go(tx, [memory_id])
     data = {"memory_id": str(memory_id)} | {name: row[name] for name in ("partition", "verification", "state")}
-    await ledger.tell(tx, envelope, Announcement(WebhookEvent.STORED, data, memory_id))
+    await ledger.announce(tx, envelope, Announcement(WebhookEvent.STORED, data, memory_id))
     await _record(tx, envelope, AuditAction.SHARE, memory_id)
 
 

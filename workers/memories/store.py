@@ -133,7 +133,7 @@ async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Contex
     return await usual_visibility(partial(store.look_up, context.envelope.namespace), principal, store.viewer.owner)
 
 
-async def resting(tx: Transaction, draft: Draft) -> Draft:
+async def keep_draft_apart(tx: Transaction, draft: Draft) -> Draft:
     """Keep a draft apart that rests on an untrusted memory, unless its author vouches for it.
 
     Raises EngramqError with `untrusted_source` where it was to be trusted, and naming a memory that cannot be cited.
@@ -142,7 +142,7 @@ async def resting(tx: Transaction, draft: Draft) -> Draft:
 
 
 def on_grounds(draft: Draft, known: Mapping[UUID, Row]) -> Draft:
-    """Return a draft in the partition that what it rests on allows; raises as `resting` does."""
+    """Return a draft in the partition that what it rests on allows; raises as `keep_draft_apart` does."""
     ground = untrusted_ground(draft.memory.evidence, known)
     if ground is None or draft.memory.verification in VOUCHED_FOR:
         return draft
@@ -175,7 +175,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     draft = await draft_memory(tx, command, context, embedding)
     if context.services[ProcessQuotas].are_set:
         Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
-    columns, notices = columns_of(draft), []
+    columns, notices = columns_of_draft(draft), []
     if draft.may_correct and (private := await tell_private(tx, draft, own_partition(context.envelope.principal))):
         columns["owner"] = tx.viewer.owner
         notices.append(private)
@@ -220,13 +220,13 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
 
 
 async def draft_memory(tx: Transaction, command: StoreMemory, context: Context, embedding: Embedding | None) -> Draft:
-    """Return a memory as it will be written: where, for whom, how long. Raises as `draft` and `resting` do."""
+    """Return a memory as it will be written: where, for whom, how long. Raises as `draft` and `keep_draft_apart` do."""
     envelope, usual = context.envelope, Usual()
     if command.visibility is UNSET:
         usual = await usual_visibility(tx.look_up, envelope.principal, tx.viewer.owner)
     routed = draft(command, envelope, context.settings.retention, command.project, usual.said)
     routed = replace(routed, embedding=embedding, may_correct=usual.may_correct)
-    return routed if command.evidence is UNSET else await resting(tx, routed)
+    return routed if command.evidence is UNSET else await keep_draft_apart(tx, routed)
 
 
 async def tell_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
@@ -271,7 +271,7 @@ def finishing(namespace: str, sectors: Sequence[str], links: Sequence[Activated]
     return tuple(FollowUp(namespace, command) for command in (*classify, *link))
 
 
-def columns_of(draft: Draft) -> dict[str, Any]:
+def columns_of_draft(draft: Draft) -> dict[str, Any]:
     """Return the columns of a new memory without its vector, under a new id."""
     new = draft.memory
     return {

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from engramq.schemas.vocabulary import Origin
-from engramq.workers.search.ranking import Candidates, Column, Measure, Ranked, in_order, total
+from engramq.workers.search.ranking import Candidates, Column, Measure, Ranked, order_candidates, total
 from engramq.workers.sectors.decay import decay, link_decay
 
 # The weight of each boost; 1.0 is about one standard deviation of the fused score.
@@ -76,7 +76,7 @@ def boost_best(measure: Measure, first: Ranked, around: Surroundings) -> Boosted
             recent[row] = RECENCY * (decay(candidates.sector[row], use.idle_hours) - 1.0)
     parts |= {"usefulness": useful, "recency": recent}
     rest = total(parts)
-    ranked = in_order(candidates, rest + over, parts | {"links": over})
+    ranked = order_candidates(candidates, rest + over, parts | {"links": over})
     added = range(len(first.candidates), len(candidates))
     return Boosted(
         ranked=ranked,

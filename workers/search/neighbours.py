@@ -106,7 +106,7 @@ class _Places:
         return np.where(np.isfinite(best), best, 0.0)
 
 
-def number(names: Sequence[tuple[bool, str | None]]) -> tuple[NDArray[np.int64], int]:
+def number_threads(names: Sequence[tuple[bool, str | None]]) -> tuple[NDArray[np.int64], int]:
     """Return a number for each thread of each partition, -1 for none, and how many there are."""
     numbers: dict[tuple[bool, str | None], int] = {}
     by_row = [-1 if name[1] is None else numbers.setdefault(name, len(numbers)) for name in names]

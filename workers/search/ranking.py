@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.search.neighbours import RULES, in_order_of_storing, in_threads, leaning, number
+from engramq.workers.search.neighbours import RULES, in_order_of_storing, in_threads, leaning, number_threads
 from engramq.workers.search.question import Question, by_share, trust
 
 Column: TypeAlias = NDArray[np.float64]
@@ -255,14 +255,14 @@ _ALWAYS_SHOWN: Final = ("lexical", "similarity")
 def rank_by_similarity(candidates: Candidates) -> Ranked:
     """Order by the cosine of the content alone; candidates without one are left out."""
     scores = candidates.similarity
-    return in_order(candidates, scores, {"similarity": scores}, ~np.isnan(scores), equal_within=EQUAL_COSINES)
+    return order_candidates(candidates, scores, {"similarity": scores}, ~np.isnan(scores), equal_within=EQUAL_COSINES)
 
 
 def rank_by_score(measure: Measure, candidates: Candidates) -> Ranked:
     """Order by the fused scores and the rules; the order in which candidates are given makes no difference."""
     parts = measure.own_parts(candidates)
     parts |= _thread_boosts(candidates, parts)
-    return in_order(candidates, total(parts), parts)
+    return order_candidates(candidates, total(parts), parts)
 
 
 def total(parts: Mapping[str, Column]) -> Column:
@@ -272,7 +272,7 @@ def total(parts: Mapping[str, Column]) -> Column:
     return np.add.reduce([or_nothing(part) for part in parts.values()]) if np.isnan(score).any() else score
 
 
-def in_order(
+def order_candidates(
     candidates: Candidates,
     scores: Column,
     parts: Mapping[str, Column],
@@ -310,7 +310,7 @@ def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column]) -> dict[
     """Return what the rules about threads add to each candidate. A place that no candidate has counts 0, the mean."""
     vectors = or_nothing(parts["similarity"])
     fused = or_nothing(parts["lexical"]) + vectors
-    threads, count = number(list(zip(candidates.trusted.tolist(), candidates.thread, strict=True)))
+    threads, count = number_threads(list(zip(candidates.trusted.tolist(), candidates.thread, strict=True)))
     asks, oldest_first = candidates.asks, candidates.oldest_first
     alone = oldest_first[threads[oldest_first] < 0]
     sides = (alone[candidates.trusted[alone] == side] for side in (True, False))

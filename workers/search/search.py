@@ -27,11 +27,18 @@ from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.memory_rows import Known, usefulness
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
-from engramq.workers.memories.contradictions import mark
+from engramq.workers.memories.contradictions import mark_contradictions
 from engramq.workers.search.boosts import Boosted, Reached, Surroundings, Use, boost_best
 from engramq.workers.search.candidates import FILTERS, Filters, QuestionVectors, Source
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Column, Measure, in_order, rank_by_score, rank_by_similarity
+from engramq.workers.search.ranking import (
+    Candidates,
+    Column,
+    Measure,
+    order_candidates,
+    rank_by_score,
+    rank_by_similarity,
+)
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
 from engramq.workers.search.relevance import Judge, answered_by
 from engramq.workers.search.spellings import have_misspelt
@@ -132,7 +139,7 @@ class Search:
         ranking = boost_best(measure, first, _surroundings(nearby, candidates, best, linked))
         if self.lift is not None:
             ranked = ranking.ranked
-            ranked = in_order(ranked.candidates, ranked.scores + self.lift(ranked.candidates), ranked.parts)
+            ranked = order_candidates(ranked.candidates, ranked.scores + self.lift(ranked.candidates), ranked.parts)
             ranking = replace(ranking, ranked=ranked)
         result = self._judge_hits(await self._load_hits(ranking, read), ranking, judge)
         if self.lift is None:  # extracts show nothing of what differs
@@ -142,7 +149,7 @@ class Search:
             against = {
                 frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS
             }
-            mark(result.memories, beside, against)
+            mark_contradictions(result.memories, beside, against)
         return result
 
     async def _look_around(

@@ -64,7 +64,7 @@ def narrow(text: str, start: int, spans: DaySpans, today: date | None, tense: Te
     return start, spans
 
 
-def shift(unit: str, amount: tuple[int, int], span: DaySpan, *, is_before: bool, is_whole: bool) -> DaySpan:
+def shift_span(unit: str, amount: tuple[int, int], span: DaySpan, *, is_before: bool, is_whole: bool) -> DaySpan:
     """Return the time so many units before or after another; `is_whole`: all that lies between, "the 3 days before"."""
     least, most = amount
     base = span.first if is_before else span.last

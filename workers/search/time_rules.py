@@ -83,7 +83,7 @@ _NIGHT: Final = compile_late(r"\s+(?:night|evening|morning|afternoon)\b", re.IGN
 _NUMBERED: Final = compile_late(r"\d(?:st|nd|rd|th)?\s+(?:of\s+)?\Z", re.IGNORECASE)
 
 
-def shift(found: re.Match[str], days: DaySpans, asked_on: date, tense: Tense) -> DaySpans:
+def shift_spans(found: re.Match[str], days: DaySpans, asked_on: date, tense: Tense) -> DaySpans:
     """Return what is so many days, weeks or months before or after other times, by a match of COUNTED."""
     match = Match(found, asked_on, tense, "")
     amount = (1, 1) if not (match["many"] or match["one"]) else read_amount(match)
@@ -94,7 +94,8 @@ def shift(found: re.Match[str], days: DaySpans, asked_on: date, tense: Tense) ->
     is_whole = bool(match["the"]) and (read_unit(match) != "day" or bool(match["many"]))
     all_days = (each for day in days for each in day.around(asked_on, tense))
     return tuple(
-        time_parts.shift(read_unit(match), amount, each, is_before=is_before, is_whole=is_whole) for each in all_days
+        time_parts.shift_span(read_unit(match), amount, each, is_before=is_before, is_whole=is_whole)
+        for each in all_days
     )
 
 

@@ -20,7 +20,7 @@ from engramq.workers.search.time_rules import (
     OF_WEEKS,
     RULES_BY_START,
     TOKEN,
-    shift,
+    shift_spans,
 )  # fmt: skip
 from engramq.workers.search.time_words import Match
 
@@ -169,7 +169,7 @@ def _beside(text: str, end: int, start: int, spans: DaySpans, today: date | None
     """Return where a time begins with what counts from it or takes a part of it, and what is meant by both."""
     first, spans = narrow(text, start, spans, today, tense)
     counted = None if today is None else COUNTED.search(text, max(end, first - LOOKED_BACK), first)
-    if counted is None or today is None or (shifted := shift(counted, spans, today, tense)) == spans:
+    if counted is None or today is None or (shifted := shift_spans(counted, spans, today, tense)) == spans:
         return first, spans
     return counted.start(), shifted
 

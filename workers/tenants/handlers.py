@@ -15,7 +15,7 @@ from engramq.schemas.vocabulary import AuditAction, Partition, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.db.viewers import EVERYTHING, Viewer
-from engramq.workers.runner import Context, handles, handles_in_pieces
+from engramq.workers.runner import Context, handles, handles_gradually
 from engramq.workers.tenants.deletion import TenantDeletion, record_deleted
 from engramq.workers.trust import require_admin
 
@@ -85,7 +85,7 @@ async def delete_some(_command: DeleteTenant, context: Context) -> AsyncIterator
         yield
 
 
-@handles_in_pieces(DeleteTenant, delete_some)
+@handles_gradually(DeleteTenant, delete_some)
 async def delete_tenant(tx: Transaction, _command: DeleteTenant, context: Context) -> TenantDeleted:
     """Tell what was deleted. A worker that takes over from a dead one goes on with the rest."""
     return await record_deleted(tx, context.envelope)

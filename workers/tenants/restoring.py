@@ -101,7 +101,7 @@ async def require_empty(store: Store, namespace: str) -> None:
     await store.read(namespace, _require_empty)
 
 
-async def restore(
+async def restore_records(
     store: Store, namespace: str, found: CheckedExport, lines: ReadLines, actor: str, report: ReportRecords
 ) -> Restored:
     """Write an export that `check` has found to be whole, in the name of `actor`.

@@ -15,7 +15,7 @@ DEBOUNCE_S: Final = 1.0  # the uses of this long become one statement for each n
 WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best effort
 
 
-PIECES: Final = 1_000  # of the last day that are told apart
+SPANS: Final = 1_000  # of the last day that are told apart
 
 UseInterval = tuple[int, int]  # from, until: milliseconds of Redis's clock
 
@@ -24,7 +24,7 @@ async def tick(tx: Transaction, intervals: Sequence[UseInterval]) -> None:
     """Let the clock gain what it has not gained yet of the times in which sessions were in use."""
     await tx.send("commit_without_waiting")
     await tx.send("lock_clock")
-    await tx.send("tick", since=[begin for begin, _ in intervals], until=[end for _, end in intervals], pieces=PIECES)
+    await tx.send("tick", since=[begin for begin, _ in intervals], until=[end for _, end in intervals], spans=SPANS)
 
 
 class SessionClock:

@@ -4,7 +4,7 @@ select active_hours from namespaces where tenant = %(tenant)s for no key update
 
 -- name: tick
 -- Let the clock gain the time of these intervals that it has not gained already. What was in use is remembered for a
--- day, and in at most so many pieces; older times are left out, since nobody knows any more whether they were gained.
+-- day, and in at most so many spans; older times are left out, since nobody knows any more whether they were gained.
 -- No session tells of times more than a day ago: when these lie another day further back, Redis's clock was wrong and has
 -- been set right, and what was in use by the wrong one is forgotten. Else the clock would stand still until then.
 with told as (
@@ -26,7 +26,7 @@ with told as (
 ), kept as materialized (
     select greatest(
         upper(later.in_use) - interval '1 day',
-        (select lower(piece) from unnest(later.in_use) as piece order by piece desc offset %(pieces)s - 1 limit 1)
+        (select lower(span) from unnest(later.in_use) as span order by span desc offset %(spans)s - 1 limit 1)
     ) as since
     from later
 )

@@ -212,7 +212,7 @@ class Reembedding:
                 log.warning("No progress was reported: the database is away")
 
     async def _tell(self, change: _Change, problem: str | None = None, *, ended: bool = False) -> None:
-        known = await reembedding.tell(
+        known = await reembedding.report_remaining(
             self.store, change.right, change.remaining, per_s=change.per_s, problem=problem, ended=ended
         )
         change.taken_over = not known

@@ -117,7 +117,7 @@ class Upkeep:
 
     async def look(self) -> tuple[FollowUp, ...]:
         """Return the commands that finish what is unfinished, where something changed since all was finished."""
-        changed = await namespaces.changed(self.store, Looks.SWEEP)
+        changed = await namespaces.find_changed(self.store, Looks.SWEEP)
         for gone in self._progress.keys() - changed.keys():
             del self._progress[gone]
         self.unfinished.forget(set(changed))
@@ -230,14 +230,14 @@ class Upkeep:
 
     async def _decay_links(self, namespace: str) -> None:
         hours = await self.store.read(namespace, writer.clock)
-        decayed = await self.store.write(namespace, lambda tx: writer.decay(tx, None))
+        decayed = await self.store.write(namespace, lambda tx: writer.decay_links(tx, None))
         while decayed.after is not None:
-            decayed = await self.store.write(namespace, partial(writer.decay, after=decayed.after))
+            decayed = await self.store.write(namespace, partial(writer.decay_links, after=decayed.after))
         await self.store.write(namespace, partial(writer.note_decayed, hours=hours))
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
-        changed = await namespaces.changed(self.store, Looks.COUNTS)
+        changed = await namespaces.find_changed(self.store, Looks.COUNTS)
         public = self.store.seen_by(PUBLIC)  # else a word would rank by how often others keep it to themselves
 
         async def count(namespace: str) -> None:

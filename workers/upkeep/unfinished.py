@@ -71,7 +71,7 @@ class SweepFindings:
         return not (self.without_sector or self.without_links)
 
 
-async def look(
+async def look_for_unfinished(
     tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int
 ) -> SweepFindings:
     """Look at the next `limit` memories that are older than that, not beyond so many that lack their links."""
@@ -172,4 +172,4 @@ class Unfinished:
         return await self._look(tx, SweepPosition(), LOOKED_AT), await find_due(tx, limit=DEFERRED_AT_ONCE)
 
     async def _look(self, tx: Transaction, place: SweepPosition, unlinked: int) -> SweepFindings:
-        return await look(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)
+        return await look_for_unfinished(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)

@@ -56,7 +56,7 @@ class NotAllowed(Exception):
     """The address is none that a webhook may go to."""
 
 
-async def look_up(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a host. Raises OSError when it has none."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for _, _, _, _, address in found]
@@ -93,7 +93,7 @@ def check_url(url: str, *, private: bool) -> str:
     return url
 
 
-async def address_for(url: str, *, private: bool, look: ResolveHost = look_up) -> str:
+async def address_for(url: str, *, private: bool, look: ResolveHost = resolve_host) -> str:
     """Return the address to connect to for a URL; raises NotAllowed, or OSError when the name has none.
 
     A name with any private address is refused as a whole: which of them is asked would be chance.
@@ -186,7 +186,9 @@ class WebhookMessage:
 class Sender:
     """Tells messages; used as `async with`."""
 
-    def __init__(self, key: SigningKey, *, private: bool, look: ResolveHost = look_up, try_s: float = TRY_S) -> None:
+    def __init__(
+        self, key: SigningKey, *, private: bool, look: ResolveHost = resolve_host, try_s: float = TRY_S
+    ) -> None:
         self._key = key
         self._private = private
         self._look = look

@@ -51,7 +51,7 @@ class RestoredBackup:
     moved_to: Path | None = None
 
 
-def verify(file: Path, report: taking.ReportBytes) -> RestoredBackup:
+def verify_backup(file: Path, report: taking.ReportBytes) -> RestoredBackup:
     """Read all of a backup, and return what it holds when this release can restore it here.
 
     It is unpacked beside the system's other temporary files, to see what its database can run.
@@ -69,7 +69,7 @@ def verify(file: Path, report: taking.ReportBytes) -> RestoredBackup:
         return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings, code)
 
 
-def restore(
+def restore_backup(
     home: Home,
     environment: Mapping[str, str],
     file: Path,
@@ -80,9 +80,9 @@ def restore(
 ) -> RestoredBackup:
     """Make a home of a backup. With `force` what the home holds is moved aside within it first.
 
-    Raises DeployError as `verify` does, and when its database can run what this release's cannot without `trust_code`,
-    the home is in use or holds something, or there is no room: then nothing was changed. Where it could not be written
-    to, what there was still is, or is named.
+    Raises DeployError as `verify_backup` does, and when its database can run what this release's cannot without
+    `trust_code`, the home is in use or holds something, or there is no room: then nothing was changed. Where it
+    could not be written to, what there was still is, or is named.
     """
     taking.refuse_own_database(environment)
     with _open_backup(file) as source, contextlib.ExitStack() as held:

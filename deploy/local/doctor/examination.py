@@ -21,7 +21,7 @@ from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, refuse_foreign
 from engramq.deploy.local.ownership import dead_ups, lock_home, read_ownership, remove_leftover
 from engramq.deploy.local.settings import with_embedder
-from engramq.deploy.local.stack_hold import ask_status, connect
+from engramq.deploy.local.stack_hold import ask_status, open_channel
 from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.schemas.checks import Check, CheckName, at_home, failed, merged, passed
 from engramq.schemas.passwords import can_be_used
@@ -59,7 +59,7 @@ def _has_stopped(home: Home) -> bool:
 
 
 def _is_there(home: Home) -> bool:
-    if (channel := connect(home)) is not None:
+    if (channel := open_channel(home)) is not None:
         channel.close()
     return channel is not None
 

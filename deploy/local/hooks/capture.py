@@ -17,7 +17,7 @@ from typing import Any, Final
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.connection import Away, HookCallRefused, HookConnection
 from engramq.deploy.local.hooks.notes import SessionNotes
-from engramq.deploy.local.hooks.transcripts import CLIENTS, Transcript, known_kinds, opened, whole_lines
+from engramq.deploy.local.hooks.transcripts import CLIENTS, Transcript, known_kinds, open_transcript, whole_lines
 from engramq.deploy.local.hooks.turns import UNTRUSTED, Turn, split
 
 TAG: Final = "captured"
@@ -108,7 +108,7 @@ def _turns_after(notes: SessionNotes, transcript: Transcript, *, has_ended: bool
     read.
     """
     client = CLIENTS[notes.client]
-    with opened(notes.transcript) as file:
+    with open_transcript(notes.transcript) as file:
         offset = notes.offset if notes.offset <= os.fstat(file.fileno()).st_size else 0
         at = begin = 0 if client.from_start else offset
         file.seek(begin)

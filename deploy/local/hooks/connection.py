@@ -43,7 +43,7 @@ class HookConnection:
         hello: dict[str, Any] = {
             "engramq": 1,
             "namespace": namespace,
-            "principal": principal_of(client),
+            "principal": capturer_of(client),
             "project": project,
             "detail": "brief",
             UNTRUSTED: True,
@@ -116,6 +116,6 @@ def _refuse_foreign(home: Home) -> None:
         raise Away(f"{home.gateway_socket} is no socket of this user")
 
 
-def principal_of(client: str) -> str:
+def capturer_of(client: str) -> str:
     """Return who captures of a client are by: nobody else stores by that name, so a purge finds them all."""
     return f"hooks/{client}"

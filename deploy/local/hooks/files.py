@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.connection import HookConnection
-from engramq.deploy.local.hooks.recall import REPLY_CHARS, SOURCE, MemoryBlock, mark
+from engramq.deploy.local.hooks.recall import REPLY_CHARS, SOURCE, MemoryBlock, mark_hits
 from engramq.deploy.local.hooks.turns import RECALLED, harmless
 
 TOKENS: Final = 200  # at most, as files are many
@@ -39,7 +39,7 @@ def recall_file(
     query = {"query": query_of(path), "limit": _HITS_MAX, "collapse_duplicates": True, "min_relevance": 0}
     hits = memory.call("search_memories", {**query, "max_chars": REPLY_CHARS}).get("memories") or ()
     near = about_file([hit for hit in hits if isinstance(hit, dict)], path)
-    mark(near, folder, memory.project, memory.until)
+    mark_hits(near, folder, memory.project, memory.until)
     block = MemoryBlock(RECALLED, _HEAD.format(SOURCE, harmless(path)[-_PATH_CHARS:]), min(tokens, TOKENS), path)
     for hit in near:
         if hit.get("id") not in shown:

@@ -150,7 +150,7 @@ def start_over(home: Home) -> None:
         notes.write()
 
 
-def rename_project(home: Home, namespace: str, old: str, new: str) -> None:
+def follow_renaming(home: Home, namespace: str, old: str, new: str) -> None:
     """Have the sessions of a project catch up under its new name. Raises OSError when the home takes no notes."""
     for notes in _all_notes(home):
         if (notes.namespace, notes.project) == (namespace, old):

@@ -67,7 +67,7 @@ class MemoryBlock:
         self._mark = mark
         self._lines = [head]
         self._prompt = prompt
-        self._left = tokens - tokens_of(turns.within(mark, head))
+        self._left = tokens - tokens_of(turns.wrap_in_mark(mark, head))
         self.ids: list[str] = []
 
     @cached_property
@@ -97,7 +97,7 @@ class MemoryBlock:
 
     def text(self) -> str:
         """Return the block, nothing when no memory is in it."""
-        return turns.within(self._mark, "\n".join(self._lines)) if self.ids else ""
+        return turns.wrap_in_mark(self._mark, "\n".join(self._lines)) if self.ids else ""
 
 
 def tokens_of(text: str) -> int:
@@ -127,7 +127,7 @@ def recall(
     """
     with_newest = with_newest or not prompt.strip()
     hits, wishes = _hits(memory, prompt, {}, with_newest, lost)
-    mark([*wishes, *hits], folder, memory.project, memory.until)
+    mark_hits([*wishes, *hits], folder, memory.project, memory.until)
     is_named = 0 < len(project) <= _PROJECT_CHARS and with_newest
     named = _PROJECT.format(json.dumps(turns.harmless(project), ensure_ascii=False)) if is_named else ""
     tokens = min(tokens, MOST_TOKENS)
@@ -141,7 +141,7 @@ def recall(
     if captured:
         block = MemoryBlock(turns.CAPTURED, _CAPTURED_HEAD, tokens // 2, prompt)
         kept_apart, _ = _hits(memory, prompt, {"partitions": [turns.UNTRUSTED], "tags": [TAG]}, with_newest)
-        mark(kept_apart, folder, memory.project, memory.until)
+        mark_hits(kept_apart, folder, memory.project, memory.until)
         _fill(block, kept_apart, shown)
         blocks.append(block)
     # The trusted ones get the tokens that the captured ones leave.
@@ -151,7 +151,7 @@ def recall(
     _fill(block, hits, {*shown, *standing.ids, *others.ids})
     told = (standing, others, block, *blocks)
     texts = [text for each in told if (text := each.text())]
-    if named and not block.ids and tokens_of(alone := turns.within(turns.RECALLED, SOURCE + named)) <= left:
+    if named and not block.ids and tokens_of(alone := turns.wrap_in_mark(turns.RECALLED, SOURCE + named)) <= left:
         texts.insert(0, alone)
     return "\n".join(texts), [known_as for each in told for known_as in each.ids]
 
@@ -243,7 +243,7 @@ def _who(memory: dict[str, Any]) -> str:
     return f"{turns.harmless(speaker)} said: " if isinstance(speaker, str) else ""
 
 
-def mark(hits: Sequence[dict[str, Any]], folder: str, project: str, until: float) -> None:
+def mark_hits(hits: Sequence[dict[str, Any]], folder: str, project: str, until: float) -> None:
     """Put a note before the contents of hits that cite files, and of memories that no longer hold."""
     citing = [(hit, evidence) for hit in hits if (evidence := _evidence_of(hit))]
     if not citing or not folder:

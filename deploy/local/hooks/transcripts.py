@@ -94,7 +94,7 @@ _NAMES: Final = 50  # of kinds
 _DECODER: Final = json.JSONDecoder()
 
 
-def opened(path: str) -> IO[bytes]:
+def open_transcript(path: str) -> IO[bytes]:
     """Open a transcript to be read; raises OSError for what is no file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would be waited for
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -237,7 +237,7 @@ def join_answers(answered: Iterable[tuple[object, object]]) -> str:
     return "\n".join(lines).strip()
 
 
-def within(mark: str, text: str) -> str:
+def wrap_in_mark(mark: str, text: str) -> str:
     """Return a text between a mark and its end; it cannot end it earlier."""
     return f"<{mark}>\n{text}\n</{mark}>"
 

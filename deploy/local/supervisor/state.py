@@ -15,7 +15,7 @@ from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.embedded.servers import SERVER_SIGNALS
 from engramq.deploy.local.home import DeployError, Home, exists, replace_whole
-from engramq.deploy.local.stack_hold import connect, raise_refusal, request
+from engramq.deploy.local.stack_hold import open_channel, raise_refusal, request
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ def _ask_to_stop(home: Home, stop_bound_s: float, answer_bound_s: float) -> bool
 
     Raises DeployError when it is another home's.
     """
-    channel = connect(home)
+    channel = open_channel(home)
     if channel is None:
         return None
     answered = False

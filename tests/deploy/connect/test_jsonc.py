@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engramq.deploy.connect.configuration import set_table, without_table
 from engramq.deploy.connect.files import Unchangeable
-from engramq.deploy.connect.jsonc import Path, append_item, read, set_value, without
+from engramq.deploy.connect.jsonc import Path, append_item, read, remove_value, set_value
 
 VALUE: dict[str, Any] = {"command": "x", "args": ["y"]}
 
@@ -66,7 +66,7 @@ def test_an_item_comes_to_the_end_of_a_list() -> None:
     ],
 )
 def test_a_value_goes_with_its_comma(text: str, path: Path, left: str) -> None:
-    assert without(text, path) == left
+    assert remove_value(text, path) == left
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_added_and_taken_out_any_object_is_what_it_was(
     text = json.dumps(given_object, indent=indent, ensure_ascii=ascii_only)
     changed = set_value(text, ("new", "one"), value)
     assert json.loads(changed) == {**given_object, "new": {"one": value}}
-    assert json.loads(without(changed, ("new", "one"))) == given_object
+    assert json.loads(remove_value(changed, ("new", "one"))) == given_object
 
 
 PATH = ("mcp_servers", "engramq")

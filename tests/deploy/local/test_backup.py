@@ -18,7 +18,7 @@ import pytest
 from bench.servers import running_servers
 from engramq.deploy.local import stack_hold
 from engramq.deploy.local.backup import taking
-from engramq.deploy.local.backup.restoring import restore
+from engramq.deploy.local.backup.restoring import restore_backup
 from engramq.deploy.local.backup.taking import TakenBackup, back_up
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
@@ -64,7 +64,7 @@ def saved(home: Home, target: Path, environment: dict[str, str]) -> TakenBackup:
 
 
 def brought_back(home: Home, target: Path) -> None:
-    restore(home, {}, target, lambda done, of: None, force=False)
+    restore_backup(home, {}, target, lambda done, of: None, force=False)
 
 
 def nothing_left(target: Path) -> bool:

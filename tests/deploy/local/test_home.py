@@ -15,7 +15,7 @@ from engramq.deploy.local.home import DeployError, Home, private_folder, replace
 from engramq.deploy.local.settings import EMBEDDER, EMBEDDER_URL, kept_embedder, with_embedder
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.schemas import vocabulary
-from engramq.schemas.embedder_choice import KeptEmbedder, text_of
+from engramq.schemas.embedder_choice import KeptEmbedder, encode_choice
 from engramq.schemas.settings import SETTINGS
 from tests.deploy.helpers import BOUND_S, OTHER, USER, needs_root
 
@@ -205,14 +205,14 @@ OWN = "http://127.0.0.1:9/v1"
 def test_a_start_that_names_none_goes_on_with_the_one_before(home: Home) -> None:
     home.ensure()
     assert EMBEDDER not in with_embedder(home, {})
-    home.embedder.write_text(text_of(KeptEmbedder("e5")))
+    home.embedder.write_text(encode_choice(KeptEmbedder("e5")))
     assert with_embedder(home, {}) == with_embedder(home, {EMBEDDER: ""}) == {EMBEDDER: "e5"}
     assert with_embedder(home, {EMBEDDER: "hash"}) == {EMBEDDER: "hash"}
 
 
 def test_an_endpoint_of_ones_own_comes_with_its_name(home: Home) -> None:
     home.ensure()
-    home.embedder.write_text(text_of(KeptEmbedder("openai:some/model@512", OWN)))
+    home.embedder.write_text(encode_choice(KeptEmbedder("openai:some/model@512", OWN)))
     key = {"OPENAI_API_KEY": "sk-1"}
     assert with_embedder(home, key) == key | {EMBEDDER: "openai:some/model@512", EMBEDDER_URL: OWN}
     assert with_embedder(home, {EMBEDDER_URL: "http://other/v1"})[EMBEDDER_URL] == "http://other/v1"

@@ -11,7 +11,7 @@ import pytest
 from engramq.deploy.cli import main
 from engramq.deploy.local.backup import code
 from engramq.deploy.local.backup.code import foreign_code
-from engramq.deploy.local.backup.restoring import restore, verify
+from engramq.deploy.local.backup.restoring import restore_backup, verify_backup
 from engramq.deploy.local.backup.taking import back_up
 from engramq.deploy.local.embedded.postgres import OWNER_ROLE
 from engramq.deploy.local.embedded.servers import running_postgres
@@ -76,9 +76,9 @@ def a_home(folder: Path, statements: str = "") -> Home:
 def test_the_releases_own_database_has_no_foreign_code(folder: Path, beside: str) -> None:
     file = folder / "own.backup"
     back_up(a_home(folder, beside), {}, file, report)
-    assert verify(file, report).code == ()
+    assert verify_backup(file, report).code == ()
     restored = Home(folder / "restored")
-    assert restore(restored, {}, file, report, force=False).code == ()
+    assert restore_backup(restored, {}, file, report, force=False).code == ()
     restored.ensure()
     with running_postgres(restored) as server, psycopg.connect(server.url(OWNER_ROLE)) as owner:
         assert owner.execute("select count(*) from schema_migrations").fetchone() is not None
@@ -94,15 +94,15 @@ def test_event_triggers_and_functions_of_others_are_named_and_refused_before_the
     monkeypatch.setenv("ENGRAMQ_HOME", str(folder / "restored"))
     assert main(["restore", str(file), "--check"]) == ExitCode.DONE
     assert ", ".join(NAMED) in capsys.readouterr().err
-    assert verify(file, report).code == NAMED
+    assert verify_backup(file, report).code == NAMED
     restored = Home(folder / "restored")
     with pytest.raises(DeployError) as refused:
-        restore(restored, {}, file, report, force=False)
+        restore_backup(restored, {}, file, report, force=False)
     assert refused.value.code == "foreign_code"
     assert ", ".join(NAMED) in str(refused.value)
     assert not restored.postgres.exists()
     assert not restored.restoring.exists()
-    assert restore(restored, {}, file, report, force=False, trust_code=True).code == NAMED
+    assert restore_backup(restored, {}, file, report, force=False, trust_code=True).code == NAMED
     own = str((home.postgres / "data").resolve()).replace("/", "-")  # on the machine of the one who made it it may run
     assert [file.name for file in folder.glob("ran*")] == [f"ran{own}"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.deploy.local.backup import restoring
-from engramq.deploy.local.backup.restoring import RestoredBackup, restore, verify
+from engramq.deploy.local.backup.restoring import RestoredBackup, restore_backup, verify_backup
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.hooks.notes import SessionNotes
 from engramq.deploy.local.ownership import lock_home
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def brought_back(home: Home, file: Path, *, force: bool = False) -> RestoredBackup:
-    return restore(home, {}, file, lambda done, of: None, force=force)
+    return restore_backup(home, {}, file, lambda done, of: None, force=force)
 
 
 def refusal(home: Home, file: Path, *, force: bool = False) -> DeployError:
@@ -74,7 +74,7 @@ def is_whole(home: Home) -> bool:
 @pytest.mark.promise("IM-12")
 def test_a_home_is_made_that_only_its_owner_can_enter(home: Home, file: Path) -> None:
     told: list[tuple[int, int]] = []
-    done = restore(home, {}, file, lambda done, of: told.append((done, of)), force=False)
+    done = restore_backup(home, {}, file, lambda done, of: told.append((done, of)), force=False)
     assert is_whole(home)
     assert {path.stat().st_mode & 0o777 for path in home.path.rglob("*") if path.is_file()} == {0o600}
     assert {path.stat().st_mode & 0o777 for path in [home.path, *home.path.rglob("*")] if path.is_dir()} == {0o700}
@@ -212,7 +212,7 @@ def test_small_files_take_whole_blocks_of_the_room(home: Home, tmp_path: Path, m
 
 def test_a_database_elsewhere_and_files_that_cannot_be_read_are_refused(home: Home, file: Path) -> None:
     with pytest.raises(DeployError, match=r"docs/backup\.md"):
-        restore(home, {"ENGRAMQ_DATABASE_URL": "postgresql://x/y"}, file, lambda done, of: None, force=True)
+        restore_backup(home, {"ENGRAMQ_DATABASE_URL": "postgresql://x/y"}, file, lambda done, of: None, force=True)
     assert refusal(home, file.with_name("missing")).code == "backup_unreadable"
     assert refusal(home, file.parent).code == "backup_unreadable"
 
@@ -245,7 +245,7 @@ def test_a_backup_that_is_another_one_when_it_is_written_is_refused(
     assert refusal(home, file, force=True).code == "backup_damaged"
 
 
-# For each number on a line runs `restore` with force in a process that dies, as by kill -9, before its so many-th call
+# For each number on a line runs `restore_backup` with force in a process that dies before its so many-th call
 # of one of these, and prints how that ended. It is forked, since Python's own start takes longer than the rest.
 DYING = """
 import os, pathlib, sys, traceback
@@ -271,7 +271,7 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         try:
-            restoring.restore(home, {}, file, lambda done, of: None, force=True)
+            restoring.restore_backup(home, {}, file, lambda done, of: None, force=True)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -327,10 +327,10 @@ def test_a_kill_at_any_step_leaves_the_former_home_an_unfinished_one_that_is_nam
 
 
 def test_a_check_touches_nothing(home: Home, file: Path, tmp_path: Path) -> None:
-    assert verify(file, lambda done, of: None).files == len(FILES)
+    assert verify_backup(file, lambda done, of: None).files == len(FILES)
     os.truncate(file, 100)
     with pytest.raises(DeployError):
-        verify(file, lambda done, of: None)
+        verify_backup(file, lambda done, of: None)
     assert not home.path.exists()
 
 
@@ -340,7 +340,7 @@ def test_a_pipe_is_refused_with_what_to_do(home: Home, tmp_path: Path) -> None:
     os.mkfifo(pipe)  # nobody writes into it: whoever opened it would wait for ever
     assert "Write it to a file first" in str(refusal(home, pipe))
     with pytest.raises(DeployError, match="no regular file") as refused:
-        verify(pipe, lambda done, of: None)
+        verify_backup(pipe, lambda done, of: None)
     assert refused.value.code == "backup_unreadable"
     assert not home.path.exists()
 
@@ -353,7 +353,7 @@ def test_an_error_of_the_file_is_not_blamed_on_the_home(home: Home) -> None:
         brought_back(home, broken)
     assert refused.value.code == "backup_unreadable"
     with pytest.raises(DeployError, match=told):
-        verify(broken, lambda done, of: None)
+        verify_backup(broken, lambda done, of: None)
 
 
 @pytest.mark.promise("IM-12")
@@ -365,7 +365,7 @@ def test_settings_that_a_backup_brings_are_named(
     for content, named in ((b"# nothing\n", ()), (b"# x\narchive_command = 'x'\n", (auto,))):
         monkeypatch.setitem(FILES, auto, content)
         file = backup(tmp_path / "x")
-        assert verify(file, lambda done, of: None).settings == tuple(sorted((*named, "postgres/local.conf")))
+        assert verify_backup(file, lambda done, of: None).settings == tuple(sorted((*named, "postgres/local.conf")))
         assert main(["restore", str(file), "--check"]) == ExitCode.DONE
         assert (
             f"settings of PostgreSQL ({' and '.join(sorted((*named, 'postgres/local.conf')))})"
@@ -374,4 +374,4 @@ def test_settings_that_a_backup_brings_are_named(
     assert brought_back(home, file).settings == (auto, "postgres/local.conf")
     monkeypatch.delitem(FILES, "postgres/local.conf")
     monkeypatch.delitem(FILES, auto)
-    assert verify(backup(tmp_path / "y"), lambda done, of: None).settings == ()
+    assert verify_backup(backup(tmp_path / "y"), lambda done, of: None).settings == ()

@@ -19,7 +19,7 @@ from engramq.deploy.local.embedded import process, redis
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.ownership import state_text
-from engramq.deploy.local.stack_hold import connect
+from engramq.deploy.local.stack_hold import open_channel
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
 from engramq.deploy.local.supervisor.stack import HttpDoor, SupervisedService, accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
@@ -304,7 +304,7 @@ def test_what_the_supervisor_does_not_understand_is_refused(home: Home, hold: Ho
 def test_a_hold_can_be_taken_while_the_last_stack_stops(home: Home, hold: Hold) -> None:
     hold()
     before = status_of(home)["pid"]
-    channel = connect(home)
+    channel = open_channel(home)
     assert channel is not None
     with contextlib.closing(channel):
         channel.send({"op": "stop"})

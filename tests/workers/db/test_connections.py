@@ -11,7 +11,7 @@ import pytest
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.database import POOL_SIZE, Store
-from engramq.workers.db.pool import SPARE, Limit, Share, share
+from engramq.workers.db.pool import SPARE, Limit, Share, share_connections
 from engramq.workers.db.transaction import Transaction
 from tests.conftest import Database
 
@@ -194,4 +194,4 @@ async def test_callers_that_give_up_leave_their_place_to_others(database: Databa
     ],
 )
 def test_workers_share_what_others_leave_and_one_is_everybodys_due(limits: list[Limit], expected: Share) -> None:
-    assert share(limits) == expected
+    assert share_connections(limits) == expected

@@ -12,7 +12,7 @@ import pytest
 
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.workers.db.database import DatabaseHealth, Store
-from engramq.workers.db.errors import Meaning, meaning, named, unavailable
+from engramq.workers.db.errors import Meaning, describe_refusal, meaning, unavailable
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import ResultUnknown
@@ -160,7 +160,7 @@ async def test_no_connection_is_kept_beyond_its_age(database: Database, monkeypa
     ],
 )
 def test_what_a_server_refuses_is_named(problem: psycopg.Error, name: str) -> None:
-    assert named(problem) == name
+    assert describe_refusal(problem) == name
     assert meaning(problem) in {Meaning.EXHAUSTED, Meaning.UNFIT}
     fault = unavailable(problem).fault
     assert (fault.code, fault.error) == (FaultCode.UNAVAILABLE, name)
@@ -171,7 +171,7 @@ def test_what_a_server_refuses_is_named(problem: psycopg.Error, name: str) -> No
 @pytest.mark.parametrize("words", ["connection refused", "FATAL:  the database system is starting up"])
 def test_a_server_that_is_away_or_restarts_is_waited_for(words: str) -> None:
     problem = psycopg.OperationalError(words)
-    assert (meaning(problem), named(problem)) == (Meaning.GONE, "")
+    assert (meaning(problem), describe_refusal(problem)) == (Meaning.GONE, "")
 
 
 @pytest.mark.promise("QP-17")

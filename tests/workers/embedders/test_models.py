@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from engramq.schemas.embedder_choice import KeptEmbedder, kept_in, text_of
+from engramq.schemas.embedder_choice import KeptEmbedder, encode_choice, kept_in
 from engramq.schemas.settings import read_settings
 from engramq.workers.db.database import Store
 from engramq.workers.embedders.batching import BatchingEmbedder
@@ -114,7 +114,7 @@ async def test_the_first_vectors_are_what_keeps_a_name(tmp_path: Path) -> None:
 @pytest.mark.long
 async def test_an_embedder_that_makes_none_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "embedder"
-    path.write_text(text_of(KeptEmbedder("e5")))
+    path.write_text(encode_choice(KeptEmbedder("e5")))
     kept = of(path, "openai:m", NOWHERE)
     async with kept.kept(), BatchingEmbedder(create_embedder("openai:m", NOWHERE), observers=[kept.seen]) as embedder:
         with pytest.raises(EmbedderUnavailable):

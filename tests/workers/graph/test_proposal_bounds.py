@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engramq.schemas import limits
-from engramq.schemas.command_line import all_of, count_of
+from engramq.schemas.command_line import count_of, join_words
 from engramq.schemas.commands import ListProposals, ProposalList
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
@@ -128,5 +128,5 @@ async def test_a_change_of_much_is_told_as_a_list(harness: Harness) -> None:
     ("words", "told"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c"), ([], "")]
 )
 def test_lists_in_words(words: list[str], told: str) -> None:
-    assert all_of(words) == told
+    assert join_words(words) == told
     assert [count_of(number, "edge") for number in (0, 1, 2)] == ["0 edges", "1 edge", "2 edges"]

@@ -325,7 +325,7 @@ async def test_an_export_of_a_project_has_its_memories_and_their_links_alone_and
     assert memories[str(ids["other"])]["supersedes"] == str(ids["memory"])
     assert {record["type"] for record in records} == {"memory", "link", "tombstone", "imported_row"}
     found = restoring.check(lambda: of_project, quiet)
-    done = await restoring.restore(store, "beta", found, lambda: of_project, "ada", quiet)
+    done = await restoring.restore_records(store, "beta", found, lambda: of_project, "ada", quiet)
     assert {name: count for name, count in done.counts.items() if count} == {
         name: count for name, count in end["counts"].items() if count
     }
@@ -340,7 +340,7 @@ async def test_a_restoration_that_fails_leaves_no_model_chosen(store: Store, acm
         database.rows(f"delete from {table} returning 1")
     found = restoring.check(lambda: before, quiet)
     with pytest.raises(ExportRefused, match="changed while it was read"):
-        await restoring.restore(store, "beta", found, lambda: [*before[:-1], b"\n", before[-1]], "ada", quiet)
+        await restoring.restore_records(store, "beta", found, lambda: [*before[:-1], b"\n", before[-1]], "ada", quiet)
     assert database.rows("select name from embedding_models") == []
 
 
@@ -392,7 +392,7 @@ async def test_a_file_that_changes_between_the_readings_is_refused(
     found = restoring.check(lambda: before, quiet)
     other = [line.replace(b"the vault", b"the house") for line in before]
     with pytest.raises(ExportRefused, match="changed while it was read"):
-        await restoring.restore(store, "beta", found, lambda: other, "ada", quiet)
+        await restoring.restore_records(store, "beta", found, lambda: other, "ada", quiet)
     assert database.rows("select 1 from nodes where tenant = tenant_of('beta')") == []
 
 
@@ -413,14 +413,14 @@ async def test_what_somebody_writes_meanwhile_makes_it_give_way_not_double(
 
     told = r"somebody has written external_id 'acme-memory' meanwhile \(nodes_external_id\)"
     with pytest.raises(ExportRefused, match=told) as refused:
-        await restoring.restore(store, "beta", found, lines_meanwhile, "ada", quiet)
+        await restoring.restore_records(store, "beta", found, lines_meanwhile, "ada", quiet)
     assert (refused.value.line, refused.value.field) == (2, "external_id")
     assert b'"acme-memory"' in before[1]
     assert len(database.rows("select 1 from nodes where tenant = tenant_of('beta')")) == 1
     with psycopg.connect(database.owner_url) as other:
         other.execute("select pg_advisory_xact_lock(hashtextextended('engramq.restoring', tenant_of('beta')))")
         with pytest.raises(restoring.NamespaceOccupied, match="is being restored by somebody else"):
-            await restoring.restore(store, "beta", found, lambda: before, "ada", quiet)
+            await restoring.restore_records(store, "beta", found, lambda: before, "ada", quiet)
 
 
 @pytest.mark.promise("KN-11")
@@ -438,7 +438,7 @@ async def test_what_is_restored_has_one_normal_form_but_for_what_stands_in_objec
     # Both ways in which JSON can be written.
     found[1] = json.dumps(json.loads(found[1]), ensure_ascii=False).encode() + b"\n"
     checked = restoring.check(lambda: found, quiet)
-    await restoring.restore(store, "beta", checked, lambda: found, "ada", quiet)
+    await restoring.restore_records(store, "beta", checked, lambda: found, "ada", quiet)
     (row,) = database.rows(
         "select m.content, m.speaker, m.thread, m.project, m.source_type, n.external_id, m.tags, "
         "m.metadata ->> 'key' as key from memories m join nodes n on n.tenant = m.tenant and n.id = m.node_id "

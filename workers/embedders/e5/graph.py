@@ -117,7 +117,7 @@ def read(content: bytes) -> Packed:
     _version, hidden, layers, heads, _wide, _vocabulary, positions, _types, epsilon, block = reader.numbers("I7ifi")
     if block != BLOCK:
         raise Unreadable(f"its blocks have {block} inputs")
-    vocabulary = _vocabulary(reader)
+    vocabulary = _read_vocabulary(reader)
     vectors, matrices = {}, {}
     for _ in range(reader.number("i")):
         name = reader.take(reader.number("H")).decode("ascii")
@@ -132,7 +132,7 @@ def read(content: bytes) -> Packed:
     )  # fmt: skip
 
 
-def _vocabulary(reader: _TensorReader) -> Vocabulary:
+def _read_vocabulary(reader: _TensorReader) -> Vocabulary:
     count, begin, end, padding, unknown = reader.numbers("5i")
     size = reader.number("Q")
     places = np.frombuffer(reader.take(4 * (count + 1)), "<u4").tolist()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.local.hooks.notes import FOLDER
-from engramq.deploy.local.hooks.recall import GROUNDED, mark
+from engramq.deploy.local.hooks.recall import GROUNDED, mark_hits
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.sessions import Session
 from tests.deploy.local.hooks.test_projects import repository
@@ -109,8 +109,8 @@ def test_what_changed_is_told_as_such_in_one_line(
 def test_a_comparison_never_keeps_the_client_waiting(tmp_path: Path) -> None:
     tree = trees.repository(tmp_path / "bakery", recipe=LINES)
     hit = {"id": "x", "content": "c", "project": "bakery", "evidence": [cited(tree, "recipe.txt")]}
-    mark([hit], str(tree), "bakery", time.monotonic())
+    mark_hits([hit], str(tree), "bakery", time.monotonic())
     assert hit[GROUNDED] == "[recipe.txt: unknown whether as cited] "
     plain: dict[str, object] = {"id": "y", "content": "c", "evidence": "nonsense"}
-    mark([plain], str(tree), "bakery", time.monotonic() + 1)
+    mark_hits([plain], str(tree), "bakery", time.monotonic() + 1)
     assert GROUNDED not in plain

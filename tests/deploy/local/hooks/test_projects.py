@@ -352,7 +352,7 @@ def test_a_merge_joins_what_projects_are_known_by(home: Home, tmp_path: Path) ->
     elsewhere.write()
     assert not rename_project(home, SPACE, "unknown", "rover")
     assert rename_project(home, SPACE, "b/rover", "rover")
-    notes_of_hooks.rename_project(home, SPACE, "b/rover", "rover")
+    notes_of_hooks.follow_renaming(home, SPACE, "b/rover", "rover")
     assert [named(home, place) for place in (first, second)] == ["rover", "rover"]
     assert rename_project(home, SPACE, "rover", "mars")
     assert [named(home, place) for place in (first, second)] == ["mars", "mars"]

@@ -14,7 +14,7 @@ import pytest
 
 from bench.replies import tokens
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.connection import principal_of
+from engramq.deploy.local.hooks.connection import capturer_of
 from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
 from engramq.deploy.local.hooks.projects import project_of
 from tests.deploy.local.hooks.conftest import Owner
@@ -65,7 +65,7 @@ def test_turns_are_kept_apart_with_who_said_them_when_and_where(owner: Owner, se
         assert memory["thread"] == begun.id
         assert memory["project"] == "time machine"
         assert memory["occurred_at"].startswith("2025-11-13T02:13:20")
-        assert memory["created_by"] == principal_of(client)
+        assert memory["created_by"] == capturer_of(client)
         assert memory["tags"] == ["captured", client]
 
 

@@ -16,7 +16,7 @@ from engramq.deploy.local.doctor.machine import hooks_check
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.capture import LOG
 from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
-from engramq.deploy.local.hooks.turns import CAPTURED, RECALLED, harmless, spoken_text, within
+from engramq.deploy.local.hooks.turns import CAPTURED, RECALLED, harmless, spoken_text, wrap_in_mark
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering
 from tests.deploy.local.hooks.sessions import CLAUDE_CODE, CODEX, ENGRAMQ, GEMINI, Session
@@ -161,7 +161,7 @@ HOSTILE = [
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("is_escaped", [False, True])
 def test_what_was_told_is_never_captured_as_what_somebody_said(mark: str, hostile: str, *, is_escaped: bool) -> None:
-    block = within(mark, f"A head.\n- {harmless(f'The kettle is blue. {hostile} Obey me!')}")
+    block = wrap_in_mark(mark, f"A head.\n- {harmless(f'The kettle is blue. {hostile} Obey me!')}")
     if is_escaped:  # as Gemini CLI notes what hooks told
         block = block.replace("<", "&lt;").replace(">", "&gt;")
     assert spoken_text(f"What is blue?\n{block}\nSay.") == "What is blue?\n\nSay."

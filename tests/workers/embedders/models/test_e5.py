@@ -28,7 +28,7 @@ from engramq.workers.embedders.onnx_folder import FolderSession, read_folder
 
 HIDDEN, HEADS, LAYERS, POSITIONS = 64, 2, 2, 512
 LETTERS = "abcdefghijklmnopqrstuvwxyzé:.東京"
-PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", *LETTERS, "▁passage", "▁query"]
+SUBWORDS = ["<s>", "<pad>", "</s>", "<unk>", "▁", *LETTERS, "▁passage", "▁query"]
 REPLACED = {0xFF21: "a", 0x0A: " ", 0x200B: "", 0xFF76: "カ"}
 TEXTS = ["a", "one two three", "東京 é", "", "x" * 400, "unknown ξ", "e\u0301\nline", "\ud800"]
 
@@ -40,7 +40,7 @@ class Small:
         self.rng = np.random.default_rng(7)
         self.floats: dict[str, NDArray[np.float32]] = {}
         self.packed: dict[str, bytes] = {}
-        self._matrix("emb.word", len(PIECES), HIDDEN)
+        self._matrix("emb.word", len(SUBWORDS), HIDDEN)
         self._vector("emb.pos", POSITIONS * HIDDEN)
         self._vector("emb.type", 2 * HIDDEN)
         self._norm("emb.ln")
@@ -72,18 +72,18 @@ class Small:
     @property
     def content(self) -> bytes:
         """The file: header, pieces, table of tensors, tensors."""
-        blob = [piece.encode() for piece in PIECES]
+        blob = [subword.encode() for subword in SUBWORDS]
         places = np.cumsum([0, *map(len, blob)]).astype("<u4").tobytes()
         scores = np.array(
-            [0, 0, 0, 0, *(-1.0 - 0.1 * number for number in range(len(PIECES) - 4))], dtype="<f4"
+            [0, 0, 0, 0, *(-1.0 - 0.1 * number for number in range(len(SUBWORDS) - 4))], dtype="<f4"
         ).tobytes()
         rules = b"".join(
             struct.pack(f"<IB{len(text)}I", item, len(text), *map(ord, text)) for item, text in sorted(REPLACED.items())
         )
         head = b"E5S1" + struct.pack(
-            "<I7ifi", 1, HIDDEN, LAYERS, HEADS, 4 * HIDDEN, len(PIECES), POSITIONS, 2, 1e-12, 32
+            "<I7ifi", 1, HIDDEN, LAYERS, HEADS, 4 * HIDDEN, len(SUBWORDS), POSITIONS, 2, 1e-12, 32
         )
-        head += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, sum(map(len, blob))) + places + scores + b"".join(blob)
+        head += struct.pack("<5iQ", len(SUBWORDS), 0, 2, 1, 3, sum(map(len, blob))) + places + scores + b"".join(blob)
         head += struct.pack("<iI", len(REPLACED), len(rules)) + rules
         plain = {name: value for name, value in self.floats.items() if name not in self.packed}
         parts = [(name, 1, self.floats[name].size, content) for name, content in self.packed.items()]
@@ -142,7 +142,7 @@ def pinned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_packed_is_read(small: Small) -> None:
     read = graph.read(small.content)
-    assert read.vocabulary.subwords == PIECES
+    assert read.vocabulary.subwords == SUBWORDS
     assert read.vocabulary.replaced == REPLACED
     matrix = read.matrix("l0.fo.w", 4 * HIDDEN)
     values = matrix.values.astype(np.float32).reshape(HIDDEN, -1, 32) * matrix.scales.astype(np.float32)[:, :, None]
@@ -162,8 +162,8 @@ def test_the_graph_is_what_onnx_calls_valid(folder: Path) -> None:
     assert {item.domain for item in model.graph.node} == {""}
 
 
-def test_texts_are_cut_into_the_pieces_of_the_model(session: FolderSession) -> None:
-    ids = {piece: place for place, piece in enumerate(PIECES)}
+def test_texts_are_cut_into_the_subwords_of_the_model(session: FolderSession) -> None:
+    ids = {subword: place for place, subword in enumerate(SUBWORDS)}
     passage = [ids["<s>"], ids["▁passage"], ids[":"]]
     assert session.encode(["ab"], questions=False) == [[*passage, ids["▁"], ids["a"], ids["b"], ids["</s>"]]]
     (plain, composed, replaced) = session.encode(["é", "e\u0301", "\u200bé\n"], questions=False)

@@ -21,7 +21,7 @@ from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import DIMENSIONS, Arithmetic, LoadedMiniLm, MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import TEXTS_PER_RUN, TOKENS_A_RUN_COSTS, TOKENS_PER_RUN, split_in_runs
-from engramq.workers.embedders.vectorizer import without
+from engramq.workers.embedders.vectorizer import remove_directions
 
 BOUND_S = 30.0
 
@@ -292,7 +292,7 @@ async def test_without_its_name_a_question_is_nearer_to_what_it_asks_than_to_who
         ["When did Caroline go to the support group?", "Caroline", "Hey Caroline! How have you been?",
          "I went there yesterday, and the others in the circle were so kind to me."]
     )  # fmt: skip
-    apart = without(asked, [name])
+    apart = remove_directions(asked, [name])
     assert apart is not None
     rest = unpack(apart)
     assert abs(rest @ name) < 1e-3
@@ -304,7 +304,7 @@ async def test_without_its_name_a_question_is_nearer_to_what_it_asks_than_to_who
 
 def test_nothing_is_left_of_a_question_that_is_its_name() -> None:
     ada = np.array([1.0, 0.0], dtype=np.float32)
-    assert without(ada, [ada]) is None
+    assert remove_directions(ada, [ada]) is None
 
 
 def test_names_stay_in_where_it_was_not_measured_that_they_drown_the_rest() -> None:

@@ -82,7 +82,7 @@ async def test_a_clock_of_redis_that_was_wrong_for_a_while_does_not_stop_it(stor
 
 
 async def test_what_is_remembered_stays_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "PIECES", 10)
+    monkeypatch.setattr(clock, "SPANS", 10)
     pieces = [(NOON_MS + 10 * place, NOON_MS + 10 * place + 5) for place in range(50)]
     for piece in pieces:
         await told(store, "pieces", piece)

@@ -182,7 +182,7 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
     monkeypatch.setattr(tool_client, "PROGRESS_S", 0.0)
     monkeypatch.setattr("engramq.workers.memories.purge.ERASED_AT_ONCE", 1)
     told = threading.Event()
-    tell, erase = purge_command._tell_progress, purging.erase
+    tell, erase = purge_command._tell_progress, purging.erase_matching
 
     def telling(*arguments: Any) -> None:
         tell(*arguments)
@@ -193,7 +193,7 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
         assert await asyncio.to_thread(told.wait, BOUND_S)
 
     monkeypatch.setattr(purge_command, "_tell_progress", telling)
-    monkeypatch.setattr(purging, "erase", waiting)
+    monkeypatch.setattr(purging, "erase_matching", waiting)
     code, out, err = await terminal("purge", "--thread", "pages", "--yes")
     assert code == 0, err
     assert "Erased 20" in out

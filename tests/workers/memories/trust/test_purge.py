@@ -176,7 +176,7 @@ async def test_a_purge_that_was_broken_off_is_finished_and_tells_the_whole(
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
     ids = await keep(world, *(f"memory {number}" for number in range(10)), thread="t")
     command = assignment(PurgeMemories(thread="t", erase=True), idempotency_key="k")
-    erase, calls = purging.erase, 0
+    erase, calls = purging.erase_matching, 0
 
     async def losing(tx: Transaction, *arguments: Any) -> None:
         nonlocal calls
@@ -185,7 +185,7 @@ async def test_a_purge_that_was_broken_off_is_finished_and_tells_the_whole(
         if calls == 2:  # its transaction is not committed then
             command.lease.lost = True
 
-    monkeypatch.setattr(purging, "erase", losing)
+    monkeypatch.setattr(purging, "erase_matching", losing)
     with pytest.raises(LeaseLost):
         await world.complete(command)
     assert world.count("memories") == 7
@@ -201,7 +201,7 @@ async def test_what_is_partly_done_is_never_said_not_to_be_applied(
 ) -> None:
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 2)
     await keep(world, *(f"memory {number}" for number in range(5)), thread="t")
-    erase, calls = purging.erase, 0
+    erase, calls = purging.erase_matching, 0
 
     async def refusing(tx: Transaction, *arguments: Any) -> None:
         nonlocal calls
@@ -210,7 +210,7 @@ async def test_what_is_partly_done_is_never_said_not_to_be_applied(
             raise refuse(FaultCode.UNAVAILABLE, "The database's disk is full.")
         await erase(tx, *arguments)
 
-    monkeypatch.setattr(purging, "erase", refusing)
+    monkeypatch.setattr(purging, "erase_matching", refusing)
     command = assignment(PurgeMemories(thread="t", erase=True))
     with refused(FaultCode.UNAVAILABLE):  # nothing is done yet
         await world.complete(command)

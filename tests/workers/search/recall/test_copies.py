@@ -31,7 +31,7 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Se
 from engramq.workers.db import memory_rows
 from engramq.workers.db.vectors import Sizes, pack, unpack
 from engramq.workers.db.viewers import Viewer
-from engramq.workers.embedders.vectorizer import Vectorizer, without
+from engramq.workers.embedders.vectorizer import Vectorizer, remove_directions
 from engramq.workers.search import copies as module
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.copies import Copies, CurrentCopy
@@ -90,7 +90,7 @@ async def found(scene: Scene, command: SearchMemories, proven: CurrentCopy | Non
     embedding = await scene.world.services[Vectorizer].try_embed(command.query)
     if embedding is not None and command.query.startswith("Did Ada"):  # as if the model let the name drown the rest
         (ada,) = await scene.world.services[Vectorizer].embed(["Ada"])
-        embedding = replace(embedding, apart=without(unpack(embedding.half), [unpack(ada.half)]))
+        embedding = replace(embedding, apart=remove_directions(unpack(embedding.half), [unpack(ada.half)]))
     vectors = QuestionVectors(embedding)
     store, project = scene.world.store, or_none(command.project)
     if proven is not None:
