@@ -43,7 +43,7 @@ class MemoryFiles:
         path = clean_path(given)
         versions = [] if path == ROOT else (yield from self._versions(path))
         if versions:
-            return files.shown((yield from self._whole(versions[-1])), view_range)
+            return files.number_lines((yield from self._whole(versions[-1])), view_range)
         below = yield from self._below(path)
         if not below and path != ROOT:
             raise FileProblem(f"The path {path} does not exist. Please provide a valid path.")

@@ -133,7 +133,7 @@ def newest(memories: Iterable[Memory]) -> list[File]:
     return sorted(files.values(), key=lambda file: file.path.split("/"))
 
 
-def shown(file: File, view_range: Sequence[int] | None) -> str:
+def number_lines(file: File, view_range: Sequence[int] | None) -> str:
     """Return the text of a file, or the lines of a range, with their numbers."""
     lines = file.text.split("\n")
     if len(lines) > LINES_MAX:

@@ -26,7 +26,7 @@ from engramq.schemas.commands import AnyCommand, Command, GetCommand
 from engramq.schemas.connection import UnsupportedServer, lanes_of, let_tls_end
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.fields import composed
+from engramq.schemas.fields import compose_letters
 from engramq.schemas.server_checks import redis_check
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Status, WorkerKind
@@ -128,7 +128,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 def checked_command(given: Mapping[str, Any], kind: type[C]) -> C:
     """Return the command with these fields; raises CommandFailed naming what is wrong."""
     try:
-        command = msgspec.convert({name: composed(value) for name, value in given.items()}, kind)
+        command = msgspec.convert({name: compose_letters(value) for name, value in given.items()}, kind)
         command.check()
     except msgspec.ValidationError as problem:
         raise CommandFailed(f"{problem}.", ExitCode.MISUSED) from None

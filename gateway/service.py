@@ -51,7 +51,7 @@ from engramq.schemas.command_line import count_of
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.fields import composed
+from engramq.schemas.fields import compose_letters
 from engramq.schemas.ids import uuid7
 from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.passages import words_of
@@ -183,7 +183,7 @@ class Service:
             # The request as it was made: repeated, @stored may stand for another memory, and it is the same request.
             fingerprint=fingerprint(command) if tool.write else "",
             traceparent=subject.traceparent,
-            project=composed(caller.project) if caller.project else "",
+            project=compose_letters(caller.project) if caller.project else "",
             together=call.together,
         )
         if tool.takes_references:

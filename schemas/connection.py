@@ -36,7 +36,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 from engramq.schemas.keys import Keys, keys_of_lanes, lane_of
 from engramq.schemas.limits import ALIVE_S, REGISTER_S
 from engramq.schemas.redis_problems import looked_at, make_empty_transaction, refusal_of, together
-from engramq.schemas.redis_urls import ServerPlace, is_cluster, is_sentinel, sentinels_of, several
+from engramq.schemas.redis_urls import ServerPlace, is_cluster, is_sentinel, read_servers, sentinels_of
 from engramq.schemas.scripts import COUNT_PRESENT, Script
 from engramq.schemas.settings import Settings
 
@@ -172,7 +172,7 @@ class ClusterServer(Server):
     moves = True
 
     def __init__(self, url: str) -> None:
-        first, self._seeds = several(url)
+        first, self._seeds = read_servers(url)
         super().__init__(first)
         self._cluster = self._of_redis_py(CONNECT_S / 2)  # for its map alone: it keeps no connection
         self._fresh = False

@@ -56,7 +56,7 @@ def digest_of(record: Memory | Proposal) -> str:
     return _hash(b"\n".join(parts), WHOLE_BYTES) + "".join(_hash(part, 1) for part in parts)
 
 
-def judged(record: Memory | Proposal) -> dict[str, Any]:
+def select_judged(record: Memory | Proposal) -> dict[str, Any]:
     """Return what is judged of a record, as plain values, without what it has none of."""
     values = {name: _value_to_judge(record, name) for name in JUDGED[type(record)]}
     return {name: msgspec.to_builtins(value) for name, value in values.items() if value not in (None, [], {})}

@@ -56,7 +56,7 @@ Thread = Annotated[Name, Meta(description="Conversation or document")]
 ThreadPosition = Annotated[Position, Meta(description="Within the thread")]
 
 
-def composed(value: Any) -> Any:
+def compose_letters(value: Any) -> Any:
     """Return a text, or each text of a list, in the one form (NFC) in which it is kept; of an object the names alone.
 
     An object may hold bytes of another program: the path of a file, an item of a store.
@@ -65,16 +65,16 @@ def composed(value: Any) -> Any:
         case str():
             return value if value.isascii() else unicodedata.normalize("NFC", value)
         case list() | tuple():
-            return type(value)(map(composed, value))
+            return type(value)(map(compose_letters, value))
         case dict():
-            return {composed(name): _with_composed_names(part) for name, part in value.items()}
+            return {compose_letters(name): _with_composed_names(part) for name, part in value.items()}
     return value
 
 
 def _with_composed_names(value: Any) -> Any:
     match value:
         case dict():
-            return composed(value)
+            return compose_letters(value)
         case list():
             return [_with_composed_names(part) for part in value]
     return value

@@ -109,7 +109,7 @@ def read_prompt(text: str) -> Prompt:
     return Prompt(asked, _names(text, asked) if len(words_of(asked)) <= _FEW_WORDS else ())
 
 
-def both_ends(text: str, most: int) -> str:
+def keep_both_ends(text: str, most: int) -> str:
     """Return a text of at most so many characters: where it is longer its two ends, since either may ask."""
     half = (most - len(_CUT)) // 2
     return text if len(text) <= most else f"{text[:half]}{_CUT}{text[-half:]}"

@@ -71,7 +71,7 @@ def sentinels_of(url: str) -> SentinelService:
     )
 
 
-def several(url: str) -> tuple[str, list[ServerPlace]]:
+def read_servers(url: str) -> tuple[str, list[ServerPlace]]:
     """Return the URL of the first server of several that a URL names, and the addresses of all.
 
     Raises ValueError that says what is taken.

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from engramq.schemas.fields import composed, tag_key
-from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
+from engramq.schemas.fields import compose_letters, tag_key
+from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, read_servers, sentinels_of, with_name_check
 from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 
@@ -71,7 +71,7 @@ def url(*schemes: str) -> Callable[[str], str]:
 
 def redis_url(text: str) -> str:
     if url(*FORMS)(text) and is_cluster(text):
-        several(text)
+        read_servers(text)
     elif is_sentinel(text):
         sentinels_of(text)
     return with_name_check(text)
@@ -120,7 +120,7 @@ def principal(text: str) -> str:
 
 
 def project(text: str) -> str:
-    return name(composed(text)) if text else text
+    return name(compose_letters(text)) if text else text
 
 
 def key_prefix(text: str) -> str:

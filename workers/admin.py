@@ -48,7 +48,7 @@ from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, handlers, restoring
 from engramq.workers.tenants.export_check import ExportRefused
-from engramq.workers.tenants.handlers import TenantContents, contents
+from engramq.workers.tenants.handlers import TenantContents, count_contents
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
 
@@ -82,7 +82,7 @@ async def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]],
 
 async def tokens_of_all(store: Store) -> Sequence[Token]:
     """Return the tokens of every namespace."""
-    return [token for name in await store.namespaces() for token in await tokens.listed(store, name)]
+    return [token for name in await store.namespaces() for token in await tokens.list_kept(store, name)]
 
 
 # Namespaces
@@ -90,7 +90,7 @@ async def tokens_of_all(store: Store) -> Sequence[Token]:
 
 async def tenants(store: Store) -> list[tuple[str, TenantContents]]:
     """Return the name of each namespace with what it holds."""
-    counted = [(name, await store.read(name, contents)) for name in await store.namespaces()]
+    counted = [(name, await store.read(name, count_contents)) for name in await store.namespaces()]
     return [(name, held) for name, held in counted if held is not None]
 
 

@@ -7,7 +7,7 @@ import click
 from engramq.deploy.cli.connect import surroundings, tell_backup
 from engramq.deploy.connect.catalogue import how_started
 from engramq.deploy.connect.configuration import file_of
-from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
+from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, add_hooks, snippet, uninstall
 from engramq.deploy.local.hooks import run
 from engramq.deploy.local.hooks.connection import capturer_of
 from engramq.deploy.local.hooks.transcripts import CLIENTS
@@ -52,7 +52,7 @@ def install_command(
         click.echo(f"{chosen.title}: {path}", err=True)
         click.echo(snippet(chosen, how_started(), events, options), nl=False)
         return
-    done = install(path, chosen, how_started(), events, options)
+    done = add_hooks(path, chosen, how_started(), events, options)
     click.echo(f"The hooks are {f'in {path}. Restart {chosen.title}.' if done.changed else f'already in {path}'}")
     tell_backup(done)
     for line in _consequences(chosen, recalls=not no_recall, captures=not no_capture, recalls_captured=recall_captured):

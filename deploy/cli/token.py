@@ -74,7 +74,7 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
     """Show tokens, never their secrets."""
     with servers_for("token") as settings:
         listed = in_database(
-            settings, tokens_of_all if namespace is None else lambda store: tokens.listed(store, namespace)
+            settings, tokens_of_all if namespace is None else lambda store: tokens.list_kept(store, namespace)
         )
     print_list(listed, _format_token, as_json=as_json, none="engramq token: there are none")
 

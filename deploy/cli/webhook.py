@@ -54,7 +54,7 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
     """Show the webhooks, and how much waits for each."""
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
-        listed = in_database(settings, lambda store: hooks.listed(store, place))
+        listed = in_database(settings, lambda store: hooks.list_webhooks(store, place))
     print_list(listed, _line, as_json=as_json, none="engramq webhook: there are none")
 
 
@@ -78,7 +78,7 @@ def test(webhook_id: UUID, namespace: str | None) -> None:
     """Send a webhook.test message now, and say what became of it."""
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
-        known = in_database(settings, lambda store: hooks.listed(store, place))
+        known = in_database(settings, lambda store: hooks.list_webhooks(store, place))
         webhook = next((each for each in known if each.id == webhook_id), None)
         if webhook is None:
             raise _unknown(webhook_id, place)
@@ -95,7 +95,7 @@ def dead(namespace: str | None, *, as_json: bool) -> None:
     """Show the messages that were not taken in all their tries."""
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
-        messages = in_database(settings, lambda store: hooks.dead(store, place))
+        messages = in_database(settings, lambda store: hooks.list_dead(store, place))
     print_list(messages, _dead_line, as_json=as_json, none="engramq webhook: there are none")
 
 

@@ -74,7 +74,7 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
 }
 
 
-def install(
+def add_hooks(
     path: Path, client: HookClient, launch: StartCommand, events: Sequence[str], options: Sequence[str]
 ) -> Rewrite:
     """Write the hooks for these events into a file, in the place of older ones of ours; others' stay as they are.
@@ -86,7 +86,7 @@ def install(
 
 
 def uninstall(path: Path, client: HookClient) -> Rewrite:
-    """Take our hooks out of a file; raises CommandFailed as `install` does."""
+    """Take our hooks out of a file; raises CommandFailed as `add_hooks` does."""
     return rewrite(path, partial(_with, client, {}), _MEND)
 
 

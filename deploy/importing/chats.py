@@ -13,7 +13,7 @@ from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
 from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.importing.transcript_files import unreadable
-from engramq.deploy.local.hooks.transcripts import parsed
+from engramq.deploy.local.hooks.transcripts import parse_line
 from engramq.schemas.packed_lines import UnusableFile
 
 COPILOT_LIST: Final = "requests"
@@ -55,7 +55,7 @@ def is_log_of_chat(members: Collection[str]) -> bool:
 
 def _chat_in(data: bytes) -> Mapping[str, Any]:
     """Return the chat of a file, without a last line that is half written. Raises UnusableFile, which says where."""
-    chat: Any = parsed(data)
+    chat: Any = parse_line(data)
     if chat is None or is_log_of_chat(chat):
         chat = _chat_of_log(data)
     if not isinstance(chat, dict) or not isinstance(chat.get(COPILOT_LIST), list):
@@ -69,7 +69,7 @@ def _chat_of_log(data: bytes) -> Any:
     for number, line in enumerate(lines, 1):
         if number < len(lines) and not line.strip():
             continue
-        if (change := parsed(line)) is None:
+        if (change := parse_line(line)) is None:
             if number == len(lines) and chat is not None:
                 break
             raise exports.damage_in(b"\n".join(lines[number - 1 :]), number - 1)

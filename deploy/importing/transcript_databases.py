@@ -26,7 +26,7 @@ from engramq.deploy.importing.transcript_files import (
     unreadable,
 )
 from engramq.deploy.local.hooks import turns
-from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parsed
+from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parse_line
 from engramq.schemas.packed_lines import UnusableFile
 
 _UNFINISHED: Final = LeftOut("answers that are not finished", "answer that is not finished")
@@ -96,7 +96,7 @@ def head_of_opencode(session: StoredSession) -> turns.SessionFacts:
 
 
 def _object(file: Path) -> Mapping[str, Any]:
-    return parsed(read_plain(str(file), LONGEST_LINE)) or {}
+    return parse_line(read_plain(str(file), LONGEST_LINE)) or {}
 
 
 def said_in_opencode(session: StoredSession) -> Iterator[TranscriptEntry]:
@@ -109,8 +109,8 @@ def said_in_opencode(session: StoredSession) -> Iterator[TranscriptEntry]:
     for message, data, part in parts:
         if message != key:
             yield from _opencode_turn(key, said, texts)
-            key, said, texts = message, parsed(data or b"") or {}, []
-        content = None if part is None else parsed(part)
+            key, said, texts = message, parse_line(data or b"") or {}, []
+        content = None if part is None else parse_line(part)
         if part is None:
             yield TOO_LONG
         elif content is None:
@@ -205,7 +205,7 @@ def _folders(user: str) -> Mapping[str, str]:
             folder = _path_of(_object(workspace).get("folder"))
             with ForeignDatabase(str(workspace.with_name("state.vscdb"))) as opened:
                 for (value,) in opened.rows("cursor_workspace"):
-                    for each in list_at(parsed(_text(value).encode()), "allComposers"):
+                    for each in list_at(parse_line(_text(value).encode()), "allComposers"):
                         folders[str(value_at(each, "composerId") or "")] = folder
     return folders
 
@@ -253,12 +253,12 @@ def _bubbles(
         keys = [_text(key).rpartition(":")[2] for (key,) in opened.rows("cursor_bubbles", composer=composer)]
     for key in keys:
         for (value,) in opened.rows("cursor_value", key=f"bubbleId:{composer}:{key}"):
-            yield key, None if value is None else parsed(_bytes(value))
+            yield key, None if value is None else parse_line(_bytes(value))
 
 
 def _value(opened: ForeignDatabase, key: str, longest: int) -> Mapping[str, Any] | None:
     for (value,) in opened.rows("cursor_value", key=key, longest=longest):
-        return None if value is None else parsed(_bytes(value))
+        return None if value is None else parse_line(_bytes(value))
     return None
 
 

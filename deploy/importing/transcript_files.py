@@ -21,7 +21,7 @@ from engramq.deploy.importing.exports import LeftOut, damage_in, read_beginning
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, open_plain, read_plain
 from engramq.deploy.importing.qwen import QWEN, is_of_qwen
 from engramq.deploy.importing.records import FILE, LINE, Rejection
-from engramq.deploy.local.hooks.transcripts import HEAD_LINES, LONGEST_LINE, Transcript, parsed, whole_lines
+from engramq.deploy.local.hooks.transcripts import HEAD_LINES, LONGEST_LINE, Transcript, parse_line, whole_lines
 from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Spoken, object_in, text_at
 from engramq.schemas.packed_lines import UnusableFile
 
@@ -138,7 +138,7 @@ def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     read = 0
     with _unpack(session.path) as stream:
         for number, (length, line) in enumerate(whole_lines(stream), 1):
-            content = parsed(line) if line else None
+            content = parse_line(line) if line else None
             facts = facts if content is None else _learned(facts, client.facts_of(content))
             read += length
             if (facts.session and facts.folder) or number == HEAD_LINES or read >= HEAD_BYTES:
@@ -259,7 +259,7 @@ def _said_in_object(reading: _TranscriptProgress, session: StoredSession) -> Ite
 def _object_in(path: str) -> Mapping[str, Any]:
     """Return the object that a file is; raises UnusableFile, which says where it is damaged, and OSError."""
     data = read_plain(path, OBJECT_BYTES)
-    if (content := parsed(data)) is None:
+    if (content := parse_line(data)) is None:
         raise damage_in(data)
     return content
 
@@ -332,7 +332,7 @@ def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
             members = read_beginning(file, *_LISTS).members
             return _recognize(members, clients) or _recognize(_object_in(str(path.resolve())), clients)
         for number, (_, line) in enumerate(whole_lines(file)):
-            content = parsed(line) if line else None
+            content = parse_line(line) if line else None
             if content is not None:
                 named = named or _recognize(content, clients)
                 if is_of_qwen(content):

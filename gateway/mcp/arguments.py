@@ -24,7 +24,7 @@ from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_st
 from engramq.schemas import limits
 from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import OFFSETS, composed, distinct_tags, refuse_control_characters
+from engramq.schemas.fields import OFFSETS, compose_letters, distinct_tags, refuse_control_characters
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import Detail
 
@@ -75,18 +75,18 @@ class Parameter:
 
     def is_absent(self, given: Any) -> bool:
         """Say whether a value means: not given."""
-        return meaning(self.name, self.schema, given, required=self.required) is ABSENT
+        return value_meant(self.name, self.schema, given, required=self.required) is ABSENT
 
     def is_said(self, given: Any) -> bool:
         """Say whether a value says anything, if one did not have to be given."""
-        return meaning(self.name, self.schema, given, required=False) is not ABSENT
+        return value_meant(self.name, self.schema, given, required=False) is not ABSENT
 
     def check(self, given: Any, zone: tzinfo = UTC) -> Any:
         """Return the value as the command holds it, ABSENT when it means: not given.
 
         A time without an offset is one of `zone`. Raises EngramqError naming the parameter.
         """
-        value = meaning(self.name, self.schema, given, required=self.required, zone=zone)
+        value = value_meant(self.name, self.schema, given, required=self.required, zone=zone)
         if value is ABSENT:
             return ABSENT
         if isinstance(value, float) and self.schema.get("type") == "integer" and value.is_integer():
@@ -96,7 +96,7 @@ class Parameter:
         if isinstance(value, str | list | dict):
             if (problem := problem_in(value)) is not None:
                 raise self._refusal(problem)
-            value = composed(value)
+            value = compose_letters(value)
         if isinstance(value, list) and self.schema.get("uniqueItems") and all(isinstance(item, str) for item in value):
             value = distinct_tags(value)  # before they are counted
         try:
@@ -171,7 +171,7 @@ class BatchParameter(Parameter):
 
     def check(self, value: Any, zone: tzinfo = UTC) -> Any:
         """Return the items as the command holds them; raises EngramqError for what is no list, or too long a one."""
-        value = meaning(self.name, self.schema, value, required=self.required)
+        value = value_meant(self.name, self.schema, value, required=self.required)
         if value is ABSENT:
             return ABSENT
         least, most = self.schema.get("minItems", 0), self.schema["maxItems"]
@@ -275,7 +275,7 @@ def describe_value(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool, zone: tzinfo = UTC) -> Any:
+def value_meant(name: str, schema: Mapping[str, Any], value: Any, *, required: bool, zone: tzinfo = UTC) -> Any:
     """Return what a value means for the parameter of this name and schema; ABSENT when it means: not given."""
     if value is None:
         return value if required else ABSENT
@@ -477,7 +477,7 @@ def _refuse_unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -
 
 def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Parameter], given: Any, zone: tzinfo) -> Any:
     """Return an item of a batch as it travels: checked as if it were the arguments of a call, or with its fault."""
-    given = meaning(name, _ANY_OBJECT, given, required=True)
+    given = value_meant(name, _ANY_OBJECT, given, required=True)
     try:
         if not isinstance(given, Mapping):
             raise invalid(name, f"An item of {name} must be a JSON object, not {describe_value(given)}.")

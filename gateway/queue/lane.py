@@ -62,7 +62,7 @@ _TIME: Final = pack("TIME")
 _PING: Final = pack("PING")
 
 
-def unavailable(why: str = "") -> EngramqError:
+def refusal_of_queue(why: str = "") -> EngramqError:
     """Return the refusal of what cannot be sent or the server refuses, and of a read that was not answered."""
     return refuse(FaultCode.UNAVAILABLE, why or "The queue cannot be reached or did not answer in time.")
 
@@ -113,7 +113,7 @@ class WaitingCall:
         if self.sent and self.envelope.command.write:
             succeed(self.future)
         else:
-            fail(self.future, unavailable())
+            fail(self.future, refusal_of_queue())
 
 
 @dataclass(slots=True, eq=False)
@@ -193,25 +193,25 @@ class BusLane:
         """
         ping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self.is_open:
-            raise unavailable()
+            raise refusal_of_queue()
         self._pings.append(ping)
         self._wake.set()
         try:
             await asyncio.wait_for(ping, UNREACHABLE_S)
         except TimeoutError:
-            raise unavailable() from None
+            raise refusal_of_queue() from None
 
     def expire_all(self) -> None:
         """Answer every waiting caller; later calls are refused."""
         self.is_open = False
         for waiting in list(self._waiting.values()):
             waiting.expire()
-        self._fail_pings(unavailable())
+        self._fail_pings(refusal_of_queue())
 
     async def deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
         """Send a command and wait; None: it may be carried out, now or later. See Bus.send."""
         if not self.is_open:
-            raise unavailable()
+            raise refusal_of_queue()
         now = clock() + self._redis_ahead_s  # by the time of Redis every worker judges how old a command is
         envelope = replace(envelope, issued_at=now, deadline=now + timeout_s, reply_to=self.reply_list)
         data, callers = encode(envelope), self._callers
@@ -273,12 +273,12 @@ class BusLane:
                 except UnsupportedServer as problem:
                     why, age_s = str(problem), UNREACHABLE_S
                     log.error("Redis cannot be used", extra={"error": why})
-                    self._fail_pings(unavailable(why))
+                    self._fail_pings(refusal_of_queue(why))
                 except CONNECTION_ERRORS as problem:
                     why = self.note_refusal(problem)
                     # One that refuses will go on doing so; one that loads its data is a server that restarts.
                     age_s = 0.0 if why and not isinstance(problem, BusyLoadingError) else UNREACHABLE_S
-                    self._fail_pings(unavailable(why))
+                    self._fail_pings(refusal_of_queue(why))
                 self._fail_overdue(time.monotonic() - age_s, why)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
@@ -367,18 +367,18 @@ class BusLane:
     def _fail_overdue(self, latest: float, why: str) -> None:
         """Refuse the commands that came no later than that and surely are not applied: never sent, or reads."""
         while self._new and self._new[0].born <= latest:
-            fail(self._new.popleft().future, unavailable(why))
+            fail(self._new.popleft().future, refusal_of_queue(why))
         for batch in self._resend:
             for waiting in batch.commands:
                 if waiting.born <= latest and not waiting.envelope.command.write:
-                    fail(waiting.future, unavailable(why))
+                    fail(waiting.future, refusal_of_queue(why))
 
     def _conclude_pings(self, count: int, reply: Any) -> None:
         """Act on the answer to a PING, which it refuses while it cannot write to its disk."""
         refused = self.note_refusal(reply) if isinstance(reply, RedisError) else ""
         for ping in self._pings[:count]:
             if refused:
-                fail(ping, unavailable(refused))
+                fail(ping, refusal_of_queue(refused))
             else:
                 succeed(ping)
         del self._pings[:count]
@@ -403,7 +403,7 @@ class BusLane:
             why = self.note_refusal(reply)
             if not why:
                 log.error("Redis refused a job", extra={"error": type(reply).__name__})
-            batch.refuse(partial(unavailable, why))
+            batch.refuse(partial(refusal_of_queue, why))
 
     def _send_again(self, batch: Batch) -> None:
         self._resend.append(batch)

@@ -11,7 +11,7 @@ from engramq.gateway.ui.bulk_actions import CHANGES, VERDICTS, decide
 from engramq.gateway.ui.editing import load_memory
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.memories import MemoryFilters, list_memories
-from engramq.gateway.ui.memory import Undo, carry_out, explain_conflict, outcome_of, verify_again
+from engramq.gateway.ui.memory import Undo, apply_button, explain_conflict, outcome_of, verify_again
 from engramq.gateway.ui.request import PageCallRefused, PageRequest, unless_refused
 from engramq.schemas.vocabulary import Partition, Verification
 
@@ -105,7 +105,7 @@ async def decide_memory(page: PageRequest) -> Response:
     memory_id, action = page.request.path_params["memory_id"], page.request.path_params["action"]
     refusal = None
     try:
-        reply = await carry_out(page)
+        reply = await apply_button(page)
     except PageCallRefused as refused:
         reply = refusal = explain_conflict(refused)
     if isinstance(reply, Response):

@@ -382,7 +382,7 @@ def _as_sent(page: PageRequest, refused: PageCallRefused) -> dict[str, Any]:
 async def change_memory(page: PageRequest) -> Response:
     """Do to a memory what a button says, and show it again."""
     try:
-        reply = await carry_out(page)
+        reply = await apply_button(page)
     except PageCallRefused as refused:
         if page.request.path_params["action"] not in (EDIT, REWORD) or refused.body["code"] == FaultCode.CONFLICT:
             return await show_memory(page, explain_conflict(refused))
@@ -399,7 +399,7 @@ async def change_memory(page: PageRequest) -> Response:
     return _go_to(page, page.request.path_params["memory_id"], outcome_of(reply))
 
 
-async def carry_out(page: PageRequest) -> Body | Response:
+async def apply_button(page: PageRequest) -> Body | Response:
     """Do to a memory what a button says; return the reply, or the page where the button or the memory is none."""
     act_on = ACTIONS_ON_MEMORIES.get(page.request.path_params["action"])
     if act_on is None:

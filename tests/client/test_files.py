@@ -55,27 +55,27 @@ def test_a_path_is_written_in_one_way() -> None:
 @pytest.mark.promise("RC-18")
 def test_a_file_is_shown_with_line_numbers_as_the_documentation_has_it() -> None:
     text = "Hello World\nThis is line two\n" + "\n" * 7 + "Line ten"
-    shown = files.shown(a_file(NOTES, text), None).splitlines()
+    shown = files.number_lines(a_file(NOTES, text), None).splitlines()
     assert shown[:3] == [
         f"Here's the content of {NOTES} with line numbers:",
         "     1\tHello World",
         "     2\tThis is line two",
     ]
     assert shown[-1] == "    10\tLine ten"
-    assert files.shown(a_file(NOTES, text), [2, 3]).splitlines()[1:] == ["     2\tThis is line two", "     3\t"]
-    assert files.shown(a_file(NOTES, text), [10, -1]).splitlines()[1:] == ["    10\tLine ten"]
+    assert files.number_lines(a_file(NOTES, text), [2, 3]).splitlines()[1:] == ["     2\tThis is line two", "     3\t"]
+    assert files.number_lines(a_file(NOTES, text), [10, -1]).splitlines()[1:] == ["    10\tLine ten"]
 
 
 @pytest.mark.parametrize("view_range", [[0, 1], [2, 1], [4, -1], [-3, 2]])
 def test_lines_that_are_not_there_are_refused(view_range: list[int]) -> None:
     with pytest.raises(FileProblem, match=r"Invalid `view_range` parameter: .* lines of the file: \[1, 3\]"):
-        files.shown(a_file(NOTES, "a\nb\nc"), view_range)
+        files.number_lines(a_file(NOTES, "a\nb\nc"), view_range)
 
 
 @pytest.mark.promise("RC-18")
 def test_more_lines_than_a_view_may_have_are_refused() -> None:
     with pytest.raises(FileProblem) as refused:
-        files.shown(a_file(NOTES, "\n" * 999_999), None)
+        files.number_lines(a_file(NOTES, "\n" * 999_999), None)
     assert str(refused.value) == f"File {NOTES} exceeds maximum line limit of 999,999 lines."
 
 

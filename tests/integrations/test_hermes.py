@@ -300,7 +300,7 @@ def test_turns_and_memories_are_written_as_in_the_other_providers() -> None:
     rows = [turns.rows_of("key1", "s-1", case["said"], case["project"]) for case in CASES["rows"]]
     assert {
         "without_recalled": [turns.without_recalled(text) for text, _ in CASES["without_recalled"]],
-        "harmless": [turns.harmless(text) for text, _ in CASES["harmless"]],
+        "harmless": [turns.disarm(text) for text, _ in CASES["harmless"]],
         "recalled": [lines_of(text) for text in told],
         "long": lines_of(long),
         "rows": [without_thread(several) for several in rows],

@@ -9,7 +9,7 @@ import pytest
 from engramq.schemas.connection import CONNECTION_ERRORS, ClusterServer, Lanes, lanes_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, SLOTS, TRIES_KEY, Keys, lane_of, slot_of, tag_of
-from engramq.schemas.redis_urls import ServerPlace, several
+from engramq.schemas.redis_urls import ServerPlace, read_servers
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 
@@ -93,7 +93,7 @@ def test_masters_have_their_share_of_the_lanes() -> None:
 
 
 def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
-    url, nodes = several("rediss+cluster://ada:se%40same@one:7000,[::1]:7001,three?ssl_check_hostname=false")
+    url, nodes = read_servers("rediss+cluster://ada:se%40same@one:7000,[::1]:7001,three?ssl_check_hostname=false")
     assert nodes == [ServerPlace("one", 7000), ServerPlace("::1", 7001), ServerPlace("three", 6379)]
     assert url == "rediss://ada:se%40same@one:7000?ssl_check_hostname=false"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench import dense
-from engramq.schemas.pastes import NAMES, UNTOUCHED, asks, both_ends, read_prompt
+from engramq.schemas.pastes import NAMES, UNTOUCHED, asks, keep_both_ends, read_prompt
 from tests.schemas.pasted import CASES, DIFF, MAIL, PYTHON_TRACE, log_of
 
 pytestmark = pytest.mark.promise("KN-8")
@@ -34,7 +34,7 @@ def test_a_question_is_read_without_what_is_pasted() -> None:
 @pytest.mark.parametrize("chars", [5_000, 20_000, 60_000])
 def test_a_question_behind_a_long_log_is_kept_by_both_ends(chars: int) -> None:
     question = CASES[0][1]
-    cut = both_ends(f"{log_of(chars)}\n{question}", 30_000)
+    cut = keep_both_ends(f"{log_of(chars)}\n{question}", 30_000)
     assert len(cut) <= 30_000
     assert read_prompt(cut).asked == question
 

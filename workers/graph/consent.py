@@ -16,7 +16,7 @@ from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import format_time, parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, Decision, ProposalAction, ProposalState, Scope, Sector, Thing
 from engramq.workers.db import audit
-from engramq.workers.db.errors import DatabaseError, Meaning, meaning
+from engramq.workers.db.errors import DatabaseError, Meaning, meaning_of_error
 from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
@@ -117,7 +117,7 @@ _APPROVED_BEFORE: Final = {
 
 
 @handles(DecideProposal)
-async def decide(tx: Transaction, command: DecideProposal, context: Context) -> Decided:
+async def record_decision(tx: Transaction, command: DecideProposal, context: Context) -> Decided:
     """Note what a principal decides on a proposal; one rejection ends it, also when it was approved but not used.
 
     Raises EngramqError with `conflict` when the proposal, or what it is about, is not what the principal saw.
@@ -158,7 +158,7 @@ async def _open_proposals(tx: Transaction, draft: ConsentDraft) -> list[Row]:
         # Read again: who approved while this waited for the lock is seen by a new statement only.
         rows = await tx.rows("proposals_by_id", ids=[row["id"] for row in locked], principals=PRINCIPALS)
     except DatabaseError as error:
-        if meaning(error) is not Meaning.DEFECT:
+        if meaning_of_error(error) is not Meaning.DEFECT:
             raise
         raise refuse(FaultCode.INTERNAL, "Consent could not be looked up; nothing was changed.") from error
     return [row for row in rows if row["state"] in OPEN]

@@ -12,7 +12,7 @@ from engramq.schemas import limits
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import ListProposals, ProposalList
 from engramq.schemas.contents import CUT, preview_of
-from engramq.schemas.digests import digest_of, judged
+from engramq.schemas.digests import digest_of, select_judged
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
@@ -115,7 +115,7 @@ def _sharing(row: Row, memory: Memory | None) -> Proposal:
     if row["change"] != {SEEN: digest_of(memory)}:
         return _proposal(row, "Nothing: the memory has changed since. To share it takes another proposal.", **about)
     effect = f"Let everybody see this memory: {preview_of(memory.content, limits.PREVIEW_CHARS)}"
-    return _proposal(row, effect, **{**about, "reason": row["reason"]}, change=EdgeChange(new=judged(memory)))
+    return _proposal(row, effect, **{**about, "reason": row["reason"]}, change=EdgeChange(new=select_judged(memory)))
 
 
 def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: Mapping[UUID, str]) -> Proposal:

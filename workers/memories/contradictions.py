@@ -33,7 +33,7 @@ from engramq.workers.memories.disagreement import (
     disagreement,
     forget_texts,
     lone_places,
-    read_text,
+    read_statement,
 )
 from engramq.workers.memories.duplicates import LookedUp, Sought, model_id_of, near_pairs
 from engramq.workers.runner import Context, handles_without_transaction
@@ -106,7 +106,7 @@ def pairs_that_may_disagree(texts: Sequence[str]) -> set[tuple[int, int]]:
     """
     pairs, before, holding = set[tuple[int, int]](), list[tuple[int, Statement]](), dict[str, list[int]]()
     for place, text in enumerate(texts):
-        stated = read_text(text[:LOOKED_AT_CHARS]).statements
+        stated = read_statement(text[:LOOKED_AT_CHARS]).statements
         for statement in stated:
             shared = dict[int, int]()
             for key in statement.keys:

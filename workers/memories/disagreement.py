@@ -110,7 +110,7 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Diff
     """
     if earlier == later:
         return None
-    old, new = read_text(earlier[:LOOKED_AT_CHARS]), read_text(later[:LOOKED_AT_CHARS])
+    old, new = read_statement(earlier[:LOOKED_AT_CHARS]), read_statement(later[:LOOKED_AT_CHARS])
     common = old.keys & new.keys
     if not common:
         return None
@@ -182,7 +182,7 @@ _read_note: Final = lru_cache(maxsize=1_024)(_read_text)
 _read_longer: Final = lru_cache(maxsize=256)(_read_text)
 
 
-def read_text(text: str) -> _StatedText:
+def read_statement(text: str) -> _StatedText:
     """Return what a text states; questions, code and suppositions are left out."""
     return _read_note(text) if len(text) <= NOTE_CHARS else _read_longer(text)
 

@@ -84,7 +84,7 @@ class Compared:
         return _VOUCHED.get(self.verification, 0), self.kept, self.created_at, self.id
 
 
-def said(content: str) -> _TextDetails:
+def extract_details(content: str) -> _TextDetails:
     """Return what a content says."""
     return _TextDetails(content)
 

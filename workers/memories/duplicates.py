@@ -29,7 +29,7 @@ from engramq.workers.embedders.confidence import SHIPPED, ConfidenceCurve
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to
+from engramq.workers.memories.duplicate_rules import Compared, digest, extract_details, groups, similarity_to
 from engramq.workers.memories.supersession import supersede_locked
 from engramq.workers.queue.background import Activity
 from engramq.workers.runner import Context, handles, handles_without_transaction
@@ -120,7 +120,7 @@ def prepare_comparison(rows: Sequence[Row]) -> dict[UUID, Compared]:
         row["id"]: Compared(
             id=row["id"],
             kind=row["kind"],
-            said=said(row["content"]),
+            said=extract_details(row["content"]),
             vector=None if row["embedding"] is None else unit(unpack(row["embedding"])),
             verification=Verification(row["verification"]),
             created_at=row["created_at"],

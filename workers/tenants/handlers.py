@@ -47,7 +47,7 @@ class TenantContents:
         return any((self.memories, self.nodes, self.edges, self.links, self.tokens, self.webhooks))
 
 
-async def contents(tx: Transaction) -> TenantContents | None:
+async def count_contents(tx: Transaction) -> TenantContents | None:
     """Count what the namespace holds; None when nobody has ever written to it."""
     if tx.tenant == NOBODY:
         return None
@@ -63,7 +63,7 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
     """Count what the namespace holds."""
     require_admin(context.envelope.principal, ABOUT)
     async with tx.seeing(EVERYTHING):
-        held = await contents(tx)
+        held = await count_contents(tx)
     if held is None:
         return TenantDescribed(status="not_found", **missing(Thing.NAMESPACE))
     return TenantDescribed(

@@ -22,7 +22,7 @@ from engramq.schemas.exports import (
     NodeRecord,
     type_of,
 )
-from engramq.schemas.fields import composed
+from engramq.schemas.fields import compose_letters
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition
 from engramq.workers.db import audit, audit_chain, namespaces
@@ -34,7 +34,7 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.tenants.export_check import FILE, LINE, CheckedLine, ExportReader, ExportRefused, ExportSummary
 
-# Records with texts that others are found by, and these texts: kept in one normal form, see `composed`.
+# Records with texts that others are found by, and these texts: kept in one normal form, see `compose_letters`.
 _COMPOSED: Final = (MemoryRecord, NodeRecord, EdgeRecord)
 _TEXTS: Final = frozenset(
     ("content", "external_id", "source_type", "speaker", "thread", "tags", "project", "label", "name", "relation")
@@ -289,7 +289,7 @@ def _composed_line(checked: CheckedLine) -> str:
         return checked.line.decode()
     fields = msgspec.json.decode(checked.line, type=dict[str, msgspec.Raw])
     for name in _TEXTS & fields.keys():
-        fields[name] = msgspec.Raw(msgspec.json.encode(composed(msgspec.json.decode(fields[name]))))
+        fields[name] = msgspec.Raw(msgspec.json.encode(compose_letters(msgspec.json.decode(fields[name]))))
     return msgspec.json.encode(fields).decode()
 
 

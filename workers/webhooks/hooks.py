@@ -73,7 +73,7 @@ async def add(
     return webhook_id, key.secret(webhook_id)
 
 
-async def listed(store: Store, namespace: str) -> list[Webhook]:
+async def list_webhooks(store: Store, namespace: str) -> list[Webhook]:
     """Return the webhooks of a namespace, oldest first."""
     return [Webhook(**row) for row in await store.read(namespace, lambda tx: tx.rows("list_webhooks"))]
 
@@ -90,7 +90,7 @@ async def remove(store: Store, namespace: str, webhook_id: UUID, actor: str) -> 
     return await store.write(namespace, work)
 
 
-async def dead(store: Store, namespace: str) -> list[DeadMessage]:
+async def list_dead(store: Store, namespace: str) -> list[DeadMessage]:
     """Return the messages of a namespace that nobody took, oldest first."""
     return [DeadMessage(**row) for row in await store.read(namespace, lambda tx: tx.rows("dead_messages"))]
 

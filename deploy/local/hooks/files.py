@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from engramq.deploy.local.hooks.connection import HookConnection
 from engramq.deploy.local.hooks.recall import REPLY_CHARS, SOURCE, MemoryBlock, mark_hits
-from engramq.deploy.local.hooks.turns import RECALLED, harmless
+from engramq.deploy.local.hooks.turns import RECALLED, disarm
 
 TOKENS: Final = 200  # at most, as files are many
 FILES: Final = 3  # of one patch
@@ -40,7 +40,7 @@ def recall_file(
     hits = memory.call("search_memories", {**query, "max_chars": REPLY_CHARS}).get("memories") or ()
     near = about_file([hit for hit in hits if isinstance(hit, dict)], path)
     mark_hits(near, folder, memory.project, memory.until)
-    block = MemoryBlock(RECALLED, _HEAD.format(SOURCE, harmless(path)[-_PATH_CHARS:]), min(tokens, TOKENS), path)
+    block = MemoryBlock(RECALLED, _HEAD.format(SOURCE, disarm(path)[-_PATH_CHARS:]), min(tokens, TOKENS), path)
     for hit in near:
         if hit.get("id") not in shown:
             block.add(hit)

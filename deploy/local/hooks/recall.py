@@ -11,7 +11,7 @@ from engramq.deploy.local.hooks import turns
 from engramq.deploy.local.hooks.capture import TAG
 from engramq.deploy.local.hooks.connection import NEWER, HookConnection
 from engramq.schemas.passages import Passages, words_of
-from engramq.schemas.pastes import both_ends, read_prompt
+from engramq.schemas.pastes import keep_both_ends, read_prompt
 
 _HITS_MAX: Final = 12
 _QUERY_CHARS: Final = 30_000  # of 32,768
@@ -72,7 +72,7 @@ class MemoryBlock:
 
     @cached_property
     def _asked(self) -> tuple[str, ...]:
-        return words_of(read_prompt(both_ends(self._prompt, _PROMPT_CHARS)).words)
+        return words_of(read_prompt(keep_both_ends(self._prompt, _PROMPT_CHARS)).words)
 
     def add(self, memory: dict[str, Any]) -> None:
         """Add a memory, if there is room for it."""
@@ -81,11 +81,11 @@ class MemoryBlock:
             return
         if len(content) > _CONTENT_CHARS:
             content = Passages(content, self._asked).within(_CONTENT_CHARS)
-        text = turns.harmless(content)
+        text = turns.disarm(content)
         line = f"- {_when(memory)}{memory.get(GROUNDED, '')}{_asked_by(memory)}{_who(memory)}{text}"
         reply = memory.get("followed_by")
         answered = (
-            f"{line} -> {_who(reply)}{turns.harmless(str(reply.get('passage')))}" if isinstance(reply, dict) else line
+            f"{line} -> {_who(reply)}{turns.disarm(str(reply.get('passage')))}" if isinstance(reply, dict) else line
         )
         for each in (answered, line):
             lines = [] if each in self._lines else [each]
@@ -129,7 +129,7 @@ def recall(
     hits, wishes = _hits(memory, prompt, {}, with_newest, lost)
     mark_hits([*wishes, *hits], folder, memory.project, memory.until)
     is_named = 0 < len(project) <= _PROJECT_CHARS and with_newest
-    named = _PROJECT.format(json.dumps(turns.harmless(project), ensure_ascii=False)) if is_named else ""
+    named = _PROJECT.format(json.dumps(turns.disarm(project), ensure_ascii=False)) if is_named else ""
     tokens = min(tokens, MOST_TOKENS)
     standing = MemoryBlock(turns.RECALLED, _WISHES_HEAD, tokens // 2)
     _fill(standing, (wish for wish in wishes if not _writer_of(wish)), shown)
@@ -176,7 +176,7 @@ def _hits(
     hits: list[object] = []
     wishes: list[object] = []
     if prompt.strip():
-        query = {"query": both_ends(prompt, _QUERY_CHARS), "collapse_duplicates": True}
+        query = {"query": keep_both_ends(prompt, _QUERY_CHARS), "collapse_duplicates": True}
         found = memory.call("search_memories", {**query, **options})
         if found.get("answered") != "no":
             hits += filter(is_likely, found.get("memories") or ())
@@ -235,12 +235,12 @@ def _writer_of(wish: dict[str, Any]) -> str:
 def _asked_by(memory: dict[str, Any]) -> str:
     """Return the writer of a wish before its text, where that is another than the user."""
     is_wish = memory.get(IS_WISH) or memory.get("standing")
-    return f"{turns.harmless(writer)} asked: " if is_wish and (writer := _writer_of(memory)) else ""
+    return f"{turns.disarm(writer)} asked: " if is_wish and (writer := _writer_of(memory)) else ""
 
 
 def _who(memory: dict[str, Any]) -> str:
     speaker = memory.get("speaker")
-    return f"{turns.harmless(speaker)} said: " if isinstance(speaker, str) else ""
+    return f"{turns.disarm(speaker)} said: " if isinstance(speaker, str) else ""
 
 
 def mark_hits(hits: Sequence[dict[str, Any]], folder: str, project: str, until: float) -> None:
@@ -276,4 +276,4 @@ def _cited_place(citation: dict[str, Any], now: str) -> str:
         return f"memory {citation['memory_id']}"
     lines = f":{citation['lines']}" if citation.get("lines") else ""
     moved = f" (now {now})" if now else ""
-    return turns.harmless(f"{citation['path']}{lines}{moved}")[:_PLACE_CHARS]
+    return turns.disarm(f"{citation['path']}{lines}{moved}")[:_PLACE_CHARS]

@@ -123,12 +123,12 @@ def whole_lines(file: LineSource) -> Iterator[tuple[int, bytes | None]]:
             length, is_whole, line = length + len(rest), rest.endswith(b"\n"), b""
         *several, line = _objects(line)
         yield from ((len(each), each) for each in several)
-        yield length - sum(map(len, several)), line if is_whole or parsed(line) is not None else None
+        yield length - sum(map(len, several)), line if is_whole or parse_line(line) is not None else None
 
 
 def _objects(line: bytes) -> list[bytes]:
     """Cut a line behind each object that another one follows; what is no JSON stays behind the last."""
-    if b"}{" not in line or parsed(line) is not None:
+    if b"}{" not in line or parse_line(line) is not None:
         return [line]
     several: list[bytes] = []
     at = 0
@@ -140,7 +140,7 @@ def _objects(line: bytes) -> list[bytes]:
     return [*several, line[sum(map(len, several)) :]]
 
 
-def parsed(line: bytes) -> Mapping[str, Any] | None:
+def parse_line(line: bytes) -> Mapping[str, Any] | None:
     """Return the object that a line is, None where it is none."""
     try:
         content = json.loads(line)
@@ -171,8 +171,8 @@ class Transcript:
         """Return a line's object; {} for one that cannot speak, as most are of tools; None for what is no object."""
         self._read += 1
         if self._read <= HEAD_LINES or any(word in line for word in self._client.spoken):
-            return parsed(line)
-        return {} if any(word in line for word in self._client.silent) else parsed(line)
+            return parse_line(line)
+        return {} if any(word in line for word in self._client.silent) else parse_line(line)
 
     def read(self, content: Mapping[str, Any], at: int, *, counts: bool = True) -> Iterator[turns.Spoken]:
         """Yield the turns that a line makes certain; if it `counts`, count its kind where that is not known."""

@@ -242,7 +242,7 @@ def wrap_in_mark(mark: str, text: str) -> str:
     return f"<{mark}>\n{text}\n</{mark}>"
 
 
-def harmless(text: str) -> str:
+def disarm(text: str) -> str:
     """Return a text on one line in which no mark can begin or end: ours, or a client's, within which it puts ours."""
     line = " ".join(text.split())
     if not any(bracket in line for bracket in "<&\uff1c\ufe64"):

@@ -101,7 +101,7 @@ class EngramqProvider(MemoryProvider):
 
         Hermes keeps in later turns what a turn was given, so that each memory comes once in a session.
         """
-        question = turns.both_ends(turns.without_recalled(query))
+        question = turns.keep_both_ends(turns.without_recalled(query))
         if not question:
             return ""
         try:

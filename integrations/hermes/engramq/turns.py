@@ -40,7 +40,7 @@ def without_recalled(text: str) -> str:
     return _RECALLED.sub("", text).strip()
 
 
-def both_ends(text: str) -> str:
+def keep_both_ends(text: str) -> str:
     """Return a prompt, the middle left out of one that is too long for a query."""
     half = QUERY_CHARS // 2
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n...\n{text[-half:]}"
@@ -74,16 +74,16 @@ def recalled(memories: Iterable[Mapping[str, Any]], least: float = 0.0) -> str:
     return "\n".join([OPEN, _DATA, *lines, CLOSE]) if lines else ""
 
 
-def harmless(text: object) -> str:
+def disarm(text: object) -> str:
     """Return a text on one line in which no mark can begin or end, as engramq's hooks do."""
     return _MARK_BEGUN.sub(_NO_MARK, _INVISIBLE.sub("", " ".join(str(text or "").split())))
 
 
 def _line(memory: Mapping[str, Any]) -> str:
-    content = harmless(memory.get("content"))
+    content = disarm(memory.get("content"))
     if len(content) > SHOWN_CHARS:
         content = f"{content[:SHOWN_CHARS].rsplit(' ', 1)[0]} ..."
     when = str(memory.get("occurred_at") or memory.get("created_at") or "")[:10]
-    speaker = harmless(memory.get("speaker"))
+    speaker = disarm(memory.get("speaker"))
     about = [part for part in (when, speaker, "untrusted" if memory.get("untrusted") else "") if part]
     return f"[{', '.join(about)}] {content}" if about else content

@@ -9,7 +9,7 @@ import pytest
 from engramq.schemas.faults import FaultCode
 from engramq.workers.db.conninfo import SESSION, worker_conninfo
 from engramq.workers.db.database import Store
-from engramq.workers.db.errors import Meaning, SettingsMissing, meaning
+from engramq.workers.db.errors import Meaning, SettingsMissing, meaning_of_error
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Lookup, Transaction, settings_to_take
 from tests.conftest import Database
@@ -87,7 +87,7 @@ async def test_a_later_session_that_lacks_the_settings_is_refused(
         with refused(FaultCode.UNAVAILABLE):
             await store.write("n", held)
         assert store._refusals.latest == "The database does not take the workers' settings."
-    assert meaning(SettingsMissing(["jit"])) is Meaning.EXHAUSTED
+    assert meaning_of_error(SettingsMissing(["jit"])) is Meaning.EXHAUSTED
 
 
 @pytest.mark.promise("SC-1")

@@ -12,7 +12,7 @@ import pytest
 
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.workers.db.database import DatabaseHealth, Store
-from engramq.workers.db.errors import Meaning, describe_refusal, meaning, unavailable
+from engramq.workers.db.errors import Meaning, describe_refusal, meaning_of_error, refusal_of_database
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import ResultUnknown
@@ -161,8 +161,8 @@ async def test_no_connection_is_kept_beyond_its_age(database: Database, monkeypa
 )
 def test_what_a_server_refuses_is_named(problem: psycopg.Error, name: str) -> None:
     assert describe_refusal(problem) == name
-    assert meaning(problem) in {Meaning.EXHAUSTED, Meaning.UNFIT}
-    fault = unavailable(problem).fault
+    assert meaning_of_error(problem) in {Meaning.EXHAUSTED, Meaning.UNFIT}
+    fault = refusal_of_database(problem).fault
     assert (fault.code, fault.error) == (FaultCode.UNAVAILABLE, name)
     assert "Nothing was applied" in fault.recovery
     assert fault.retry_after_s
@@ -171,7 +171,7 @@ def test_what_a_server_refuses_is_named(problem: psycopg.Error, name: str) -> No
 @pytest.mark.parametrize("words", ["connection refused", "FATAL:  the database system is starting up"])
 def test_a_server_that_is_away_or_restarts_is_waited_for(words: str) -> None:
     problem = psycopg.OperationalError(words)
-    assert (meaning(problem), describe_refusal(problem)) == (Meaning.GONE, "")
+    assert (meaning_of_error(problem), describe_refusal(problem)) == (Meaning.GONE, "")
 
 
 @pytest.mark.promise("QP-17")

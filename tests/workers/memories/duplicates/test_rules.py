@@ -18,7 +18,14 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import unit
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, says_the_same, similarity_to
+from engramq.workers.memories.duplicate_rules import (
+    Compared,
+    digest,
+    extract_details,
+    groups,
+    says_the_same,
+    similarity_to,
+)
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
@@ -37,7 +44,7 @@ def memory(number: int, content: str = SAME, angle: float = 0.0, **changes: Any)
     known: dict[str, Any] = {
         "id": UUID(int=number),
         "kind": "facts",
-        "said": said(content),
+        "said": extract_details(content),
         "vector": unit(np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))], dtype=np.float32)),
         "verification": Verification.UNVERIFIED,
         "created_at": BEGAN + timedelta(days=number),
@@ -54,15 +61,15 @@ def numbers(memories: Sequence[Compared], least: float = 0.95) -> dict[int, list
 
 @pytest.mark.parametrize(("one", "other"), SAME_WORDS)
 def test_texts_that_differ_in_nothing_that_vectors_are_blind_to(one: str, other: str) -> None:
-    assert says_the_same(said(one), said(other))
-    assert says_the_same(said(other), said(one))
+    assert says_the_same(extract_details(one), extract_details(other))
+    assert says_the_same(extract_details(other), extract_details(one))
 
 
 def test_texts_that_say_different_things_however_near_they_are() -> None:
     for one, other in OPPOSED:
-        assert not says_the_same(said(one), said(other))
-        assert not says_the_same(said(other), said(one))
-        assert said(one).text != said(other).text
+        assert not says_the_same(extract_details(one), extract_details(other))
+        assert not says_the_same(extract_details(other), extract_details(one))
+        assert extract_details(one).text != extract_details(other).text
         assert digest("facts", one) != digest("facts", other)
 
 

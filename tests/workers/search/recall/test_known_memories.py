@@ -51,7 +51,7 @@ async def test_the_process_that_erases_remembers_nothing_of_it(scene: Scene) -> 
     assert proven is not None
     await found(scene, command, proven)
     assert len(proven.known) == 2
-    disagreement.read_text("The safe opens with zwetschkenknoedel")
+    disagreement.read_statement("The safe opens with zwetschkenknoedel")
     await scene.world.ask(Forgotten, ForgetMemory(memory_id=str(stored), erase=True))
     assert len(proven.known) == 1
     assert kept_of_texts() == (0, 0)
@@ -74,7 +74,7 @@ async def test_another_process_forgets_what_was_erased_without_a_search(
 
     async with asyncio.timeout(20):
         await ready.wait()
-        disagreement.read_text(text)
+        disagreement.read_statement(text)
         world.database.owner.execute("delete from nodes where id = %s", [stored])
         assert kept_of_texts() != (0, 0)
         await world.inspection.scrub("default_user", {str(stored): text})  # as the process does that erases
@@ -87,7 +87,7 @@ async def test_a_copy_that_cannot_be_proven_takes_nothing_from_other_namespaces(
     stored = await scene.keep("The safe opens with zwetschkenknoedel")
     copies, command = Copies(scene.world.store, Sizes()), SearchMemories(query="what opens the safe")
     await copied(copies, TRUSTED)
-    disagreement.read_text("The kettle of another tenant opens with a lid")
+    disagreement.read_statement("The kettle of another tenant opens with a lid")
     before = kept_of_texts()
     scene.world.database.owner.execute("delete from nodes where id = %s", [stored])
     assert await copies.current("default_user", TRUSTED, question_in(command)) is None
