@@ -112,5 +112,5 @@ where m.tenant = %(tenant)s and n.id = any(%(ids)s)
 -- name: memory_beginnings
 -- How the contents of memories in these partitions begin.
 select m.node_id as id, left(m.content, %(beginning_chars)s) as beginning
-from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.partition = any(%(partitions)s::text[])
+from unnest(%(ids)s::uuid[]) as given (id)
+join memories m on m.tenant = %(tenant)s and m.node_id = given.id and m.partition = any(%(partitions)s::text[])

@@ -36,7 +36,7 @@ class Linked:
     skipped: Counter[str] = field(default_factory=Counter)  # by PairSkipped
 
 
-@handles(RecordOutcome)
+@handles(RecordOutcome, by_keys=True)
 async def record_outcome(tx: Transaction, command: RecordOutcome, context: Context) -> OutcomeRecorded:
     """Note how much memories helped. Pending ones are counted too, but not linked."""
     require_trusted(context.envelope.principal, "not record outcomes")

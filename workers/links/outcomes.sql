@@ -11,5 +11,5 @@ returning node_id as id, helped, hindered
 -- name: confidences
 -- What the usefulness of memories begins with.
 select m.node_id as id, m.confidence
-from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
+from unnest(%(ids)s::uuid[]) as given (id)
+join memories m on m.tenant = %(tenant)s and m.node_id = given.id

@@ -61,15 +61,19 @@ returning id
 
 -- name: behind
 -- What memories that go had replaced. Where one of these was archived or rejected, or goes as well, it is nobody's truth
--- either, and what it had replaced stands in its place.
+-- either, and what it had replaced stands in its place. Each is looked up by its key, as in `around`.
 with recursive below as (
     select m.superseded_by as gone, m.node_id as id, {going} as going
-    from memories m
-    where m.tenant = %(tenant)s and m.superseded_by = any(%(ids)s)
+    from unnest(%(ids)s::uuid[]) as given (id)
+    cross join lateral (
+        select * from memories o where o.tenant = %(tenant)s and o.superseded_by = given.id offset 0
+    ) m
     union
     select below.gone, m.node_id, {going}
     from below
-    join memories m on m.tenant = %(tenant)s and m.superseded_by = below.id
+    cross join lateral (
+        select * from memories o where o.tenant = %(tenant)s and o.superseded_by = below.id offset 0
+    ) m
     where below.going
 )
 select gone, id from below where not going order by gone, id limit %(limit)s
@@ -81,9 +85,9 @@ select gone, id from below where not going order by gone, id limit %(limit)s
 -- name: hidden_as_replaced
 -- Which of these memories only a supersession hides.
 select m.node_id as id
-from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and {superseded}
-    and not {withdrawn}
+from unnest(%(ids)s::uuid[]) as given (id)
+join memories m on m.tenant = %(tenant)s and m.node_id = given.id
+where {superseded} and not {withdrawn}
 order by m.node_id
 
 -- name: archive_expired

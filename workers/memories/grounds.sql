@@ -13,8 +13,8 @@ for share
 -- What decides about memories that others rest on: trust, and whether they hold.
 select m.node_id as id, m.partition, m.verification, {withdrawn} as withdrawn,
     ({superseded} or coalesce(m.valid_until <= now(), false)) as ended
-from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
+from unnest(%(ids)s::uuid[]) as given (id)
+join memories m on m.tenant = %(tenant)s and m.node_id = given.id
 
 -- fragment: stale
 -- Whether a memory m rests on what is not as it was: a comparison has found so, or a memory that it cites holds no longer.

@@ -149,7 +149,7 @@ async def list_standing(tx: Transaction, command: commands.ListStanding, context
     return commands.MemoryList(memories=memories, count=len(rows))
 
 
-@handles(commands.GetMemory)
+@handles(commands.GetMemory, by_keys=True)
 async def get_memory(tx: Transaction, command: commands.GetMemory, context: Context) -> commands.MemoryFound:
     """Read one memory, its links and what it replaced; changes nothing."""
     async with seeing_as_admin(tx, context.envelope.principal) as sees_all:

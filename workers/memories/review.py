@@ -20,7 +20,7 @@ from engramq.workers.runner import Context, handles
 from engramq.workers.trust import VOUCHED_FOR, require_reviewer
 
 
-@handles(VerifyMemory)
+@handles(VerifyMemory, by_keys=True)
 async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context) -> Verified:
     """Say how far a memory is vouched for, in either partition: review comes before promotion.
 

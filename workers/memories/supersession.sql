@@ -47,8 +47,8 @@ returning id
 
 -- name: owners_among
 -- Whose those of these memories are that are private.
-select m.node_id as id, m.owner from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.owner is not null
+select m.node_id as id, m.owner from unnest(%(ids)s::uuid[]) as given (id)
+join memories m on m.tenant = %(tenant)s and m.node_id = given.id and m.owner is not null
 
 -- name: unlink_supersedes
 -- Remove the link of a supersession that is undone, unless it took the place of another link.

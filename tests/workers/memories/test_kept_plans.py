@@ -10,8 +10,20 @@ import psycopg
 import pytest
 from msgspec import UNSET
 
-from engramq.schemas.commands import Activated, ClassifySectors, EdgeMissing, GetEdge, SectorsClassified
-from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.schemas.commands import (
+    Activated,
+    ClassifySectors,
+    EdgeMissing,
+    GetEdge,
+    GetMemory,
+    MemoryFound,
+    OutcomeRecorded,
+    RecordOutcome,
+    SectorsClassified,
+    Verified,
+    VerifyMemory,
+)
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Verification
 from engramq.workers.db import vectors
 from engramq.workers.db.queries import native, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Row
@@ -134,7 +146,7 @@ def test_whether_there_are_other_projects_is_seen_without_a_look_at_memories(dat
 
 @pytest.mark.own_database
 @pytest.mark.promise("MT-19")
-def test_an_erasure_and_what_follows_a_store_read_by_keys_in_a_large_tenant_beside_small_ones(
+def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_tenant_beside_small_ones(
     database: Database,
 ) -> None:
     database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
@@ -144,11 +156,14 @@ def test_an_erasure_and_what_follows_a_store_read_by_keys_in_a_large_tenant_besi
     given = {
         "tenant": "300", "ids": f"'{{{ID}}}'", "beside": "'{}'", "limit": "5", "embedders": "'{}'", "model_id": "1",
         "within_s": "0.5", "compared": "1000", "partitions": "'{trusted}'", "include_superseded": "false",
-        "as_of": "null", "project": "'*'", "k": "5", "farthest": "1",
+        "as_of": "null", "project": "'*'", "k": "5", "farthest": "1", "id": f"'{ID}'",
+        "beginning_chars": "100", "verification": "'approved'",
     }  # fmt: skip
     erasing = ("lock_around", "around", "erase_memories")
     following = ("unlinked_memories", "unclassified_contents", "links_at")
-    for query in (*map(sql, (*erasing, *following)), sized_sql("stored_together", 3)):
+    reading = ("memories_by_id", "links_of", "replaced_by", "memory_beginnings", "grounds", "owners_among")
+    reviewing = ("verify", "behind", "hidden_as_replaced", "confidences")
+    for query in (*map(sql, (*erasing, *following, *reading, *reviewing)), sized_sql("stored_together", 3)):
         text, parameters = native(query)
         with psycopg.connect(database.owner_url) as connection:
             connection.execute(look_up)
@@ -233,14 +248,18 @@ async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(
     assert [row for _, row in planned if row["custom_plans"] or not row["generic_plans"]] == []
 
 
-async def test_an_edge_is_looked_up_by_a_plan_that_is_kept(world: World) -> None:
+async def test_what_is_looked_up_and_reviewed_by_id_is_planned_once_a_session(world: World) -> None:
     """To plan it took longer than to carry it out."""
-    await world.keep("Ada knows Bob")
-    for _ in range(2):
+    ids = [(await world.keep(text)).stored.id for text in ("Ada knows Bob", "Bob knows Eve")]
+    for memory_id in (*ids, *ids):
         await world.ask(EdgeMissing, GetEdge(source_name="Ada", target_name="Bob", relation="knows"))
-    looked_up = [row for row in await list_prepared(world) if "join nodes s" in row["statement"]]
-    assert sum(row["generic_plans"] for row in looked_up) == 2
-    assert sum(row["custom_plans"] for row in looked_up) == 0
+        await world.ask(MemoryFound, GetMemory(memory_id=memory_id))
+        await world.ask(Verified, VerifyMemory(memory_id=memory_id, verification=Verification.APPROVED))
+        await world.ask(OutcomeRecorded, RecordOutcome(memory_ids=tuple(ids), signal=0.9))
+    kinds = "join nodes s|m.content,|set verification|memory_usage"
+    planned = [(found[0], row) for row in await list_prepared(world) if (found := re.search(kinds, row["statement"]))]
+    assert len({kind for kind, _ in planned}) == 4, planned
+    assert [row for _, row in planned if row["custom_plans"] or not row["generic_plans"]] == []
 
 
 async def list_prepared(world: World) -> list[Row]:
