@@ -7,19 +7,19 @@ where n.tenant = %(tenant)s and n.id = any(%(ids)s)
 
 -- name: link_notes
 -- The notes of the links of these pairs, or of those that a command lets wait.
-select distinct on (noted.low, noted.high) noted.low, noted.high, noted.note
-from (
-    select e.source_id as low, e.target_id as high, e.note, 0 as later
+select distinct on (wanted.low, wanted.high) wanted.low, wanted.high, noted.note
+from unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)
+cross join lateral (
+    select e.note, 0 as later
     from edges e
-    where e.tenant = %(tenant)s and e.layer = 'association'
+    where e.tenant = %(tenant)s and e.layer = 'association' and e.source_id = wanted.low and e.target_id = wanted.high
     union all
-    select least(d.source_id, d.target_id), greatest(d.source_id, d.target_id), d.request ->> 'note', 1
+    select d.request ->> 'note', 1
     from deferred_links d
     where d.tenant = %(tenant)s and d.command_id = %(command_id)s
+        and least(d.source_id, d.target_id) = wanted.low and greatest(d.source_id, d.target_id) = wanted.high
 ) noted
-join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)
-    on noted.low = wanted.low and noted.high = wanted.high
-order by noted.low, noted.high, noted.later
+order by wanted.low, wanted.high, noted.later
 
 -- name: private_among
 -- Whether any of these is a memory or a link that is private to another than the reader (null: nobody), or was when it

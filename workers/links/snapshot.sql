@@ -72,8 +72,8 @@ where t.tenant = %(tenant)s
 -- step is taken once, so that a chain which somebody closed to a ring ends.
 with recursive chain as (
     select m.node_id as id, m.superseded_by as next
-    from memories m
-    where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
+    from unnest(%(ids)s::uuid[]) as given (id)
+    join memories m on m.tenant = %(tenant)s and m.node_id = given.id
     union
     select chain.id, m.superseded_by
     from chain

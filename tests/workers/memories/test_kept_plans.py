@@ -52,6 +52,14 @@ FILL = b"""
     select id, 'trusted', tenant, 'x', 1, 'extracted', 'unverified', 'pending', '', 'me',
         case when is_old then gen_random_uuid() end, case when is_old then now() end from made
 """
+LINKS = b"""
+    with placed as (
+        select tenant, node_id, row_number() over (partition by tenant order by node_id) as place from memories
+    )
+    insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin)
+    select gen_random_uuid(), tenant, 'association', a.node_id, b.node_id, 'similar', .5, 'similarity'
+    from placed a join placed b using (tenant) where b.place between a.place + 1 and a.place + 3
+"""
 
 
 @pytest.mark.own_database
@@ -151,6 +159,7 @@ def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_t
 ) -> None:
     database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
     database.owner.execute(FILL)
+    database.owner.execute(LINKS)
     database.owner.execute(b"analyze")
     look_up, _ = native(LOOK_UP)
     given = {
@@ -158,11 +167,20 @@ def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_t
         "within_s": "0.5", "compared": "1000", "partitions": "'{trusted}'", "include_superseded": "false",
         "as_of": "null", "project": "'*'", "k": "5", "farthest": "1", "id": f"'{ID}'",
         "beginning_chars": "100", "verification": "'approved'",
+        "lows": f"'{{{ID}}}'", "highs": f"'{{{ID}}}'", "command_id": f"'{ID}'",
     }  # fmt: skip
     erasing = ("lock_around", "around", "erase_memories")
     following = ("unlinked_memories", "unclassified_contents", "links_at")
-    reading = ("memories_by_id", "links_of", "replaced_by", "memory_beginnings", "grounds", "owners_among")
-    reviewing = ("verify", "behind", "hidden_as_replaced", "confidences")
+    reading = (
+        "memories_by_id",
+        "links_of",
+        "replaced_by",
+        "memory_beginnings",
+        "grounds",
+        "owners_among",
+        "link_notes",
+    )
+    reviewing = ("verify", "behind", "hidden_as_replaced", "confidences", "replacements")
     for query in (*map(sql, (*erasing, *following, *reading, *reviewing)), sized_sql("stored_together", 3)):
         text, parameters = native(query)
         with psycopg.connect(database.owner_url) as connection:
@@ -171,7 +189,9 @@ def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_t
             values = ", ".join(given[parameter] for parameter in parameters)
             row = connection.execute(f"explain (format json) execute kept({values})".encode()).fetchone()
         assert row is not None
-        read = [scan.get("Index Cond") for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] == TRUSTED]
+        read = [
+            scan.get("Index Cond") for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] in {TRUSTED, "edges"}
+        ]
         assert read
         assert [condition for condition in read if not condition or " AND " not in condition] == [], text
 
