@@ -15,7 +15,7 @@ from agent.memory_provider import MemoryProvider
 
 from . import turns
 from .outbox import Outbox
-from .wire import Refused, Unreached, Wire
+from .wire import RequestRefused, Unreached, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class EngramqProvider(MemoryProvider):
             return ""
         try:
             found = self._search(question, RECALLED)
-        except (Unreached, Refused) as problem:
+        except (Unreached, RequestRefused) as problem:
             logger.warning("engramq: nothing is recalled for this turn: %s", problem)
             return ""
         session = session_id or self._session
@@ -192,7 +192,7 @@ class EngramqProvider(MemoryProvider):
                 key = turns.key_of(self._session, self._turn, [tool_name, content])
                 reply = self._wire_there().post("/memories", body, timeout_s=WRITE_S, key=key)
                 return json.dumps({"status": reply.get("status"), "command_id": reply.get("command_id")})
-        except (Unreached, Refused) as problem:
+        except (Unreached, RequestRefused) as problem:
             return json.dumps({"error": str(problem)})
         except KeyError as problem:
             return json.dumps({"error": f"{tool_name} needs {problem}."})
@@ -234,7 +234,7 @@ class EngramqProvider(MemoryProvider):
         except Unreached as problem:
             logger.warning("engramq: turn %s waits in the outbox: %s", key, problem)
             return False
-        except Refused as problem:
+        except RequestRefused as problem:
             logger.error("engramq: turn %s is lost, since the server refuses it: %s", key, problem)
         return True
 
