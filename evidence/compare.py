@@ -1,8 +1,8 @@
 """Compare citations with the files of a working tree: fresh, changed, gone, or unknown, within a bound of time.
 
-Only what git tracks is compared where others learn the answer: hashes come from anybody, and it would confirm guesses
-about other files, as `.env`. A missing file is looked for under the name that git says it was renamed to; one pass does
-for all of them.
+Only what git tracks is compared where others learn the answer: a hash may come from anybody, and the answer would
+confirm a guess of what a file such as `.env` holds. A missing file is looked for under the name that git says it was
+renamed to; one pass does for all of them.
 """
 
 from __future__ import annotations

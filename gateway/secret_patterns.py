@@ -2,8 +2,8 @@
 
 For example `ghp_...` is a token of GitHub wherever it stands, and `hunter2x` a password in `the password is hunter2x`.
 FORMS is the table of all forms but those of issuers (secret_issuers.py) and those behind a name and a sign
-(secret_names.py). Every pattern takes time in
-proportion to a text's length. Nothing is looked up, so nothing goes over the network.
+(secret_names.py). Every pattern takes time in proportion to a text's length. Nothing is looked up, so nothing goes
+over the network.
 """
 
 import re

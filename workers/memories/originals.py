@@ -31,7 +31,7 @@ _GONE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _OriginalMemory:
-    """The memory that a row names, and by what the newest correction is known that came by such a row."""
+    """The memory that a row names. `identity`: of the newest correction that came by a row which names it."""
 
     id: UUID
     identity: bytes

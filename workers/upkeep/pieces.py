@@ -35,7 +35,7 @@ FIRST: Final = UUID(int=0)
 
 @dataclass(slots=True, kw_only=True)
 class Pieces:
-    """One per process."""
+    """Makes the vectors of pieces that are missing. One per process."""
 
     store: Store
     vectorizer: Vectorizer
