@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -279,8 +280,13 @@ async def run(
             ready=ready,
             polling=polling,
             handle_signals=handle_signals,
-            forget=forget_erased,
+            forget=partial(_forget_erased, services[Copies]),
         )
+
+
+async def _forget_erased(copies: Copies) -> None:
+    forget_erased()
+    await copies.drop_erased()
 
 
 async def _open_while_loading(settings: Settings, model: Embedder, *, ends_refused: bool) -> Store:

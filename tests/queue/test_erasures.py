@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from unittest.mock import Mock
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.queue.stage import BOUND_S, Stage, an_actor, echo
 
 
 @asynccontextmanager
-async def looking(server: Server, keys: Keys, forget: Mock) -> AsyncIterator[Erasures]:
+async def looking(server: Server, keys: Keys, forget: AsyncMock) -> AsyncIterator[Erasures]:
     pipeline = Pipeline(server.url, ())
     running = asyncio.create_task(pipeline.run())
     try:
@@ -33,7 +33,7 @@ async def looking(server: Server, keys: Keys, forget: Mock) -> AsyncIterator[Era
 @pytest.mark.promise("OV-18")
 async def test_a_look_forgets_after_each_erasure_and_once_more_after_that(server: Server, keys: Keys) -> None:
     """Once more: a search that began before the erasure may end after the first look."""
-    forget = Mock()
+    forget = AsyncMock()
     async with Inspection(lanes_at(server.url, keys)) as view, looking(server, keys, forget) as erasures:
         times = []
         for is_erased in (False, True, False, False, True, True, False, False):
@@ -41,17 +41,17 @@ async def test_a_look_forgets_after_each_erasure_and_once_more_after_that(server
                 await view.scrub("ns", {uuid7(): "the safe opens with a word"})
                 await view.rewrite_log()  # which takes the mark away that is meant for the file
             await erasures.look()
-            times.append(forget.call_count)
+            times.append(forget.await_count)
     assert times == [0, 1, 2, 2, 3, 4, 5, 5]
 
 
 @pytest.mark.promise("OV-18")
 async def test_a_process_that_hears_nothing_of_erasures_forgets(own_server: Server, keys: Keys) -> None:
-    forget = Mock()
+    forget = AsyncMock()
     own_server.kill()
     async with looking(own_server, keys, forget) as erasures:
         await erasures.look()
-    forget.assert_called_once_with()
+    forget.assert_awaited_once_with()
 
 
 @pytest.mark.promise("OV-18")
@@ -60,6 +60,10 @@ async def test_every_worker_process_looks_as_often_as_it_says_that_it_lives(
 ) -> None:
     monkeypatch.setattr(process, "ALIVE_S", 0.01)
     stop, ready, forgotten = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def forget() -> None:
+        forgotten.set()
+
     serving = asyncio.create_task(
         serve(
             [an_actor(echo)],
@@ -68,7 +72,7 @@ async def test_every_worker_process_looks_as_often_as_it_says_that_it_lives(
             stop=stop,
             ready=ready,
             handle_signals=False,
-            forget=forgotten.set,
+            forget=forget,
         )
     )
     async with asyncio.timeout(BOUND_S), Inspection(stage.lanes) as view:

@@ -228,8 +228,8 @@ def when_erased(forget: Callable[[], None]) -> None:
 def forget_erased(ids: Iterable[str] = ()) -> None:
     """Take memories that are erased out of what this process remembers.
 
-    Others do so without ids when they see the mark of an erasure (`queue/erasures.py`), and drop the copy of a
-    namespace when a search finds rows gone.
+    Others do so without ids when they see the mark of an erasure (`queue/erasures.py`), and drop each copy of a
+    namespace where rows are gone.
     """
     for memory_id in ids:
         for known in _kept:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from engramq.schemas.embedder_choice import KeptEmbedder, encode_choice, endpoint_problem, kept_in
 from engramq.schemas.settings import Settings
+from engramq.workers.db.memory_rows import when_erased
 from engramq.workers.embedders import hashing
 from engramq.workers.embedders.e5 import build as e5
 from engramq.workers.embedders.fastembed import FastembedEmbedder
@@ -21,6 +22,7 @@ from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_folder import OnnxEmbedder, read_folder
 
 _ACCEPTED = "minilm, openai:<model>, openai:<model>@<dimensions>, onnx:<folder>, e5 or fastembed:<model>"
+when_erased(hashing.forget_texts)
 
 
 def create_embedder(

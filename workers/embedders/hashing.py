@@ -75,6 +75,12 @@ def _vector(text: str) -> Vectors:
     return (vector / norm).astype(np.float32)
 
 
+def forget_texts() -> None:
+    """Keep nothing of any text: one of them was erased."""
+    _vector.cache_clear()
+    _features_of.cache_clear()
+
+
 def _features(text: str) -> Iterator[_Feature]:
     words = _WORD.findall(text.casefold())
     telling = [word for word in words if word not in _STOP_WORDS]

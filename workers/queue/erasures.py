@@ -1,6 +1,6 @@
 """Have a process forget what it remembers of texts soon after another process erased some."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from engramq.schemas.connection import pack
 from engramq.schemas.keys import Keys
@@ -10,7 +10,7 @@ from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 class Erasures:
     """The erasures of one lane, by a mark that each writes anew; `forget` takes what is erased out of this process."""
 
-    def __init__(self, keys: Keys, pipeline: Pipeline, forget: Callable[[], None]) -> None:
+    def __init__(self, keys: Keys, pipeline: Pipeline, forget: Callable[[], Awaitable[None]]) -> None:
         self._key = keys.last_erased
         self._pipeline = pipeline
         self._forget = forget
@@ -25,9 +25,9 @@ class Erasures:
         try:
             mark = await self._pipeline.call(pack("GET", self._key))
         except ConnectionLost:
-            self._forget()
+            await self._forget()
             return
         is_new = mark != self._mark
         if is_new or self._again:
-            self._forget()
+            await self._forget()
         self._mark, self._again = mark, is_new

@@ -64,7 +64,7 @@ class _LaneWorkers:
         stop: asyncio.Event,
         *,
         grace_s: float,
-        forget: Callable[[], None] | None,
+        forget: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self._specs = specs
         self._lanes = lanes
@@ -94,7 +94,7 @@ class _LaneWorkers:
     async def report_alive(self) -> None:
         """Write until `stop` which workers live, so that a mailbox that nobody serves shows; then take them out.
 
-        Each time look also at what others erased.
+        Each time look also at what was erased, here or elsewhere.
         """
         await asyncio.gather(*map(self._report_alive, self._lanes.all, self.pipelines, self._erasures))
 
@@ -183,7 +183,7 @@ async def serve(
     ready: asyncio.Event | None = None,
     polling: Polling | None = None,
     handle_signals: bool = True,
-    forget: Callable[[], None] | None = None,
+    forget: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Carry out the commands of these kinds until SIGTERM, SIGINT or `stop`.
 

@@ -51,6 +51,8 @@ SEARCHES_LATER: Final = 500  # of one that was too large before it is looked at 
 VIEWERS_MAX: Final = 1_000  # of a copy, whose last look at its rows is remembered
 COUNTED_MAX: Final = 10_000  # namespaces whose searches are counted
 LOADED_AT_A_TIME: Final = 250  # rows; they keep the event loop for some milliseconds
+PROVEN_WITHIN_S: Final = 4.0  # all copies after an erasure: who waits also says that its workers live
+NOTHING_ASKED: Final = Question("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,22 @@ class Copies:
         async with self._loading:
             if key not in self._copies:
                 await self._load(key)
+
+    async def drop_erased(self) -> None:
+        """Drop each copy that holds a memory which is gone, though nobody may ever search there again.
+
+        Each copy is proven, as a search would; all of them go where that cannot be done in time.
+        """
+        try:
+            async with asyncio.timeout(PROVEN_WITHIN_S):
+                for key in list(self._copies):
+                    namespace, partitions, whose = key
+                    if self._key(namespace, whose, partitions) == key:
+                        await self.current(namespace, partitions, NOTHING_ASKED, whose)
+                    else:  # who owns private memories is not remembered for good: no search comes to this copy
+                        self._copies.pop(key, None)
+        except (EngramqError, TimeoutError):
+            self._copies.clear()
 
     def _key(self, namespace: str, viewer: Viewer, partitions: Sequence[Partition]) -> CopyKey:
         own = viewer if (namespace, viewer) in self._owning else PUBLIC
