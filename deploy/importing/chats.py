@@ -165,7 +165,7 @@ def is_gemini_activity(values: dict[str, Any]) -> bool:
 def activity_files(path: Path) -> list[str]:
     """Return the members of a Takeout that hold activities in Gemini's apps; those of HTML too."""
     several = exports.members(path, re.compile(r"(?i).*\.(?:json|html)"))
-    return [name for name in several if _ACTIVITY.fullmatch(name.rpartition("/")[2]) or "gemini" in name.lower()]
+    return [name for name in several if _ACTIVITY.fullmatch(exports.own_name(name)) or "gemini" in name.lower()]
 
 
 def read_gemini_apps(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:

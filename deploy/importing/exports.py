@@ -110,8 +110,8 @@ def is_archive(path: Path) -> bool:
 def members(path: Path, name: re.Pattern[str]) -> list[str]:
     """Return the files of an archive or folder whose own name is such a one, in order; [""] for a file by itself.
 
-    A folder is looked through to a depth of three, as an unpacked archive has; symbolic links and hidden folders are
-    passed over. Raises UnusableFile.
+    A folder is looked through to a depth of three, as an unpacked archive has; symbolic links and what is hidden are
+    passed over, such as the copy "._x.json" that a Mac packs beside each file. Raises UnusableFile.
     """
     if not path.is_dir() and not is_archive(path):
         return [""]
@@ -121,7 +121,12 @@ def members(path: Path, name: re.Pattern[str]) -> list[str]:
         else:
             with zipfile.ZipFile(path) as archive:
                 several = archive.namelist()
-    return sorted(member for member in several if name.fullmatch(member.rpartition("/")[2]))
+    return sorted(each for each in several if name.fullmatch(own_name(each)) and not own_name(each).startswith("."))
+
+
+def own_name(member: str) -> str:
+    """Return a member's name without its folders; some programs of Windows write backslashes between them."""
+    return re.split(r"[/\\]", member)[-1]
 
 
 def _files_below(folder: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from engramq.deploy.importing import agents, chatgpt, chats, claude, graphs, letta, notes, stores
-from engramq.deploy.importing.exports import Beginning, is_archive, members, open_document, read_beginning
+from engramq.deploy.importing.exports import Beginning, is_archive, members, open_document, own_name, read_beginning
 from engramq.deploy.importing.fields import Reader
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import format_by_name
@@ -151,7 +151,7 @@ def _format_of_folder(path: Path) -> ForeignFormat | None:
     if path.is_dir() and (of_notes := _format_of_notes(path)) is not None:
         return of_notes
     for member in members(path, _FILES):
-        if stores.BACKUP_LINES.fullmatch(member.rpartition("/")[2]):
+        if stores.BACKUP_LINES.fullmatch(own_name(member)):
             return ForeignFormat.OPENMEMORY
         with open_document(path, member) as stream:
             if (of_document := _format_of_document(stream)) is not None:
