@@ -10,10 +10,11 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from engramq.deploy.importing import exports, fields
-from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
+from engramq.deploy.importing.plain_files import OBJECT_BYTES, TOO_LONG
 from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.importing.transcript_files import unreadable
 from engramq.deploy.local.hooks.transcripts import parse_line
+from engramq.deploy.local.hooks.turns import join_answers, object_in
 from engramq.schemas.packed_lines import UnusableFile
 
 COPILOT_LIST: Final = "requests"
@@ -21,19 +22,23 @@ COPILOT_MARKS: Final = frozenset({"responderUsername", "requesterUsername"})
 _OF_PROGRAM: Final = exports.LeftOut(
     "parts of answers of tools and of the program", "part of an answer of a tool or program"
 )
+_WAITING: Final = exports.LeftOut("prompts that wait to be sent", "prompt that waits to be sent")
 
 
 def read_copilot_chat(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
-    """Yield the prompts and answers of one chat as VS Code exports it, or of a folder of its chats.
+    """Yield what was said in one chat as VS Code exports it, or in the chats of a folder or archive.
 
     An export has no id: its requests have, by which they are known.
     """
     for member in exports.members(path, re.compile(r".*\.jsonl?")):
-        file = path / member if member else path
         try:
-            chat = _chat_in(read_plain(str(file.resolve()), OBJECT_BYTES))
-        except (OSError, UnusableFile) as problem:
-            if not path.is_dir():
+            with exports.open_document(path, member) as stream:
+                data = stream.read(OBJECT_BYTES + 1)
+            if len(data) > OBJECT_BYTES:
+                raise UnusableFile(TOO_LONG.format(OBJECT_BYTES))
+            chat = _chat_in(data)
+        except UnusableFile as problem:
+            if not member:
                 raise
             yield unreadable(member, problem)
         else:
@@ -46,6 +51,7 @@ def _turns_of(chat: Mapping[str, Any], choices: fields.Choices) -> Iterator[expo
     said = fields.Conversation("copilot-chat", 1, chat.get("sessionId") or first, choices, chat.get("customTitle"))
     for position, request in enumerate(requests):
         yield from _copilot_request(said, position, request)
+    yield from [_WAITING] * len(fields.list_at(chat, "pendingRequests"))
 
 
 def is_log_of_chat(members: Collection[str]) -> bool:
@@ -116,11 +122,46 @@ def _copilot_request(said: fields.Conversation, position: int, request: Any) -> 
         yield Rejection(said.line, COPILOT_LIST, f"Request {position} has no requestId, or no message.")
         return
     yield said.turn(known, 2 * position, fields.USER, prompt, at) if prompt.strip() else fields.NO_TEXT
-    texts = [_copilot_part(part) for part in fields.list_at(request, "response")]
-    yield from [_OF_PROGRAM] * texts.count(None)
-    answer = "".join(text for text in texts if text)
+    texts: list[str] = []
+    for number, part in enumerate(fields.list_at(request, "response")):
+        if words := _words_to_copilot(part):
+            yield said.turn(f"{known}#{part.get('resolveId') or number}", 2 * position + 1, fields.USER, words, at)
+        elif (text := _copilot_part(part)) is None:
+            yield _OF_PROGRAM
+        else:
+            texts.append(text)
+    answer = "".join(texts)
     if answer.strip():
         yield said.turn(f"{known}#answer", 2 * position + 1, fields.ASSISTANT, answer.strip(), at)
+
+
+def _words_to_copilot(part: Any) -> str:
+    """Return what a person has said within an answer: to questions, in a form, or of a plan; "" for another part."""
+    kind, given = fields.value_at(part, "kind"), fields.value_at(part, "data")
+    if kind == "planReview":
+        return fields.clean_text(fields.value_at(given, "feedback"))
+    if kind == "questionCarousel" and isinstance(given, dict):
+        asked = fields.list_at(part, "questions")
+        return join_answers(
+            (_asked(each), _chosen(each, given.get(str(each.get("id"))))) for each in map(object_in, asked)
+        )
+    filled = fields.value_at(part, "acceptedResult")
+    if kind == "elicitationSerialized" and isinstance(filled, dict):
+        return join_answers([(_asked(part), [str(each) for each in filled.values() if isinstance(each, str | int)])])
+    return ""
+
+
+def _asked(question: Any) -> object:
+    text = fields.value_at(question, "message") or fields.value_at(question, "title")
+    return fields.value_at(text, "value") or text
+
+
+def _chosen(question: Mapping[str, Any], given: Any) -> list[Any]:
+    """Return an answer: a text, or chosen options by their labels and what was typed beside."""
+    labels = {str(each.get("value")): each.get("label") for each in map(object_in, fields.list_at(question, "options"))}
+    chosen = [fields.value_at(given, "selectedValue"), *fields.list_at(given, "selectedValues")]
+    several = [labels.get(str(each)) or each for each in chosen]
+    return [given, *several, fields.value_at(given, "freeformValue")]
 
 
 def _copilot_part(part: Any) -> str | None:

@@ -27,7 +27,7 @@ _INSTRUCTIONS: Final = 100_000  # of SQLite's machine between two looks at the c
 _ROWS: Final = 2_000_000  # of one query
 SQLITE: Final = b"SQLite format 3\0"
 _BESIDE: Final = ("-wal", "-shm", "-journal")  # files that SQLite opens with a database
-_TOO_LONG: Final = "The file is longer than {} bytes, and is not read."
+TOO_LONG: Final = "The file is longer than {} bytes, and is not read."
 _QUERIES: Final = read_statements(Path(__file__).with_name("databases.sql"))
 _TABLE: Final = re.compile(r"\b(?:from|join)\s+(\w+)")
 
@@ -41,7 +41,7 @@ def open_plain(path: str, most_bytes: int = FILE_BYTES) -> IO[bytes]:
         if not stat.S_ISREG(status.st_mode):
             raise UnusableFile("It is no regular file.")
         if status.st_size > most_bytes:
-            raise UnusableFile(_TOO_LONG.format(most_bytes))
+            raise UnusableFile(TOO_LONG.format(most_bytes))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -53,7 +53,7 @@ def read_plain(path: str, most_bytes: int) -> bytes:
     with open_plain(path, most_bytes) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise UnusableFile(_TOO_LONG.format(most_bytes))
+        raise UnusableFile(TOO_LONG.format(most_bytes))
     return data
 
 

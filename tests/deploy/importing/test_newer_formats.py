@@ -90,6 +90,66 @@ def test_a_chat_that_vs_code_keeps_as_a_log_of_changes_is_read_as_it_is_now(tmp_
     assert {row["thread"] for row in found} == {"copilot-chat:s1"}
 
 
+COLOURS: Final = [{"id": "o1", "label": "Sky blue", "value": "b"}, {"id": "o2", "label": "Green", "value": "g"}]
+WITHIN: Final[list[tuple[dict[str, Any], str]]] = [
+    (
+        {
+            "kind": "questionCarousel", "resolveId": "q",
+            "questions": [
+                {"id": "1", "title": "Colour", "message": {"value": "Which colour?"}, "options": COLOURS},
+                {"id": "2", "title": "Size"}, {"id": "3", "title": "Skipped"},
+            ],
+            "data": {"1": {"selectedValue": "b", "freeformValue": "but not navy"}, "2": "Two litres"},
+        },
+        "Which colour?\nSky blue, but not navy\nSize\nTwo litres",
+    ),
+    (
+        {
+            "kind": "questionCarousel", "questions": [{"id": "1", "title": "Colours", "options": COLOURS}],
+            "data": {"1": {"selectedValues": ["b", "g"]}},
+        },
+        "Colours\nSky blue, Green",
+    ),
+    (
+        {"kind": "planReview", "content": "Boil it.", "data": {"rejected": True, "feedback": "Never boil it dry."}},
+        "Never boil it dry.",
+    ),
+    (
+        {"kind": "elicitationSerialized", "message": "Name it", "acceptedResult": {"name": "Blue", "n": 2}},
+        "Name it\nBlue, 2",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.promise("SN-1")
+@pytest.mark.parametrize(("part", "words"), WITHIN)
+def test_words_that_a_person_gives_to_vs_code_within_an_answer_come_in(
+    tmp_path: Path, part: dict[str, Any], words: str
+) -> None:
+    response = [{"value": "Two things: "}, part, {**part, "data": None, "acceptedResult": None}, {"value": "done."}]
+    request = {"requestId": "r", "message": {"text": "Brew"}, "response": response}
+    chat = {"sessionId": "s", "requests": [request], "pendingRequests": [{"id": "p", "request": request}]}
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(chat))
+    found = read(file, ForeignFormat.COPILOT_CHAT)
+    assert [(row["content"], row["speaker"]) for row in rows(found)] == [
+        ("Brew", "user"), (words, "user"), ("Two things: done.", "assistant")
+    ]  # fmt: skip
+    assert left_out(found) == {"parts of answers of tools and of the program": 1, "prompts that wait to be sent": 1}
+
+
+@pytest.mark.promise("RC-11")
+def test_chats_of_vs_code_come_in_from_an_archive_too(tmp_path: Path) -> None:
+    good = more_exports.WRITERS[ForeignFormat.COPILOT_CHAT](tmp_path)
+    archive = tmp_path / "chats.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(good, "chatSessions/a.json")
+        packed.writestr("chatSessions/b.json", "{")
+    found = read(archive, ForeignFormat.COPILOT_CHAT)
+    assert rows(found) == rows(read(good, ForeignFormat.COPILOT_CHAT))
+    assert [(one.file, "cut off" in one.reason) for one in rejected(found)] == [("chatSessions/b.json", True)]
+
+
 CHAT: Final = json.dumps({"kind": 0, "v": {"sessionId": "s1", "requests": []}})
 
 
