@@ -255,7 +255,7 @@ _WORDS: Final = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _CUT_NUMBER: Final = re.compile(r"\.|[eE][+-]?")  # behind its whole part
 _CUT_ESCAPE: Final = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 _CUT: Final = "The file ends too early: it is cut off within its JSON. Nothing of it can be relied on."
-_UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder()
 
@@ -461,7 +461,7 @@ class _JsonText:
             data = self._stream.read(size)
             self._ended = not data
             if self._decoder is None:
-                name = "utf-16" if data.startswith(_UTF16_BOMS) else "utf-8-sig"
+                name = "utf-16" if data.startswith(UTF16_BOMS) else "utf-8-sig"
                 self._decoder = codecs.getincrementaldecoder(name)()
             try:
                 self._held += self._decoder.decode(data, self._ended)

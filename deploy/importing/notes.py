@@ -16,15 +16,18 @@ from urllib.parse import unquote
 import yaml
 
 from engramq.deploy.importing import exports
-from engramq.deploy.importing.fields import WHEN, Choices
+from engramq.deploy.importing.fields import WHEN, Choices, join_texts, list_at, value_at
 from engramq.deploy.importing.own_notes import OWN, own_properties, read_own
 from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import FILE, Rejection, UncheckedRow
+from engramq.deploy.local.hooks.transcripts import parse_line
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
 
 SUFFIX: Final = ".md"
-_FENCE: Final = re.compile(r"\s*(```|~~~|%%(?=\s*$))")
+CANVAS: Final = ".canvas"  # cards on a board, which Obsidian writes as JSON
+# ```x``` within a line is no block.
+_FENCE: Final = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,}|%%(?=\s*$))")
 _PROPERTIES: Final = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PROPERTIES_BYTES: Final = 64 * 1024  # YAML takes a second for a MB of ordinary ones, and a minute for odd ones
 _DEEPEST: Final = 32  # brackets within brackets; an unclosed one within quotes counts, too
@@ -49,7 +52,9 @@ _TAG: Final = re.compile(
 # A line that begins a property; most programs also take one without a blank before its value.
 _NAMED: Final = re.compile(r"([^\s:#\-\[\]{}'\"][^:\n]*?|\"[^\"\n]+\"):(?!//)(.*)")
 _LINK_OR_SPECIAL: Final = exports.LeftOut("links and special files", "link or special file")
-_NO_NOTE: Final = exports.LeftOut("files that do not end in .md", "file that does not end in .md")
+_NO_NOTE: Final = exports.LeftOut(
+    "files that end in neither .md nor .canvas", "file that ends in neither .md nor .canvas"
+)
 NO_NOTE_TEXT: Final = exports.LeftOut("notes without text", "note without text")
 UNREAD: Final = exports.LeftOut(
     "lines of properties that cannot be read (their notes are in)", "line of properties that cannot be read"
@@ -83,7 +88,7 @@ class MarkdownNote:
     @property
     def name(self) -> str:
         """Its name in links: the name of its file."""
-        return _NOTION_ID.sub("", self.path.stem)
+        return _NOTION_ID.sub("", self.path.stem) if self.path.suffix.lower() == SUFFIX else self.path.name
 
     def title_of(self, text: str) -> str:
         """Return a text under its title, by which a note is found too, unless its first line has that already."""
@@ -98,7 +103,7 @@ class MarkdownNote:
         fence = ""
         for number, line in enumerate(self.text.splitlines(), self.first):
             mark = _FENCE.match(line)
-            if mark and fence in ("", mark[1]):
+            if mark and (not fence or (mark[1].startswith(fence) and not line[mark.end() :].strip())):
                 fence = "" if fence else mark[1]
                 yield number, line, True
             else:
@@ -120,14 +125,14 @@ def notes(folder: Path) -> Iterator[MarkdownNote | exports.Entry]:
             yield path
         elif path.is_symlink() or not path.is_file():
             yield _LINK_OR_SPECIAL
-        elif path.suffix.lower() != SUFFIX:
+        elif path.suffix.lower() not in (SUFFIX, CANVAS):
             yield _NO_NOTE
         else:
             count += 1
             note = read_note(folder, path)
             yield from [note] if isinstance(note, Rejection) else _said_in(note, folder)
     if not count:
-        raise UnusableFile(f"There is no note in it: no file that ends in {SUFFIX}.")
+        raise UnusableFile(f"There is no note in it: no file that ends in {SUFFIX} or {CANVAS}.")
 
 
 def _said_in(note: MarkdownNote, folder: Path) -> Iterator[MarkdownNote | exports.Entry]:
@@ -159,13 +164,16 @@ def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownN
     """Return a note below a folder, or why it cannot be read; `properties`: whether it may begin with such."""
     own = PurePosixPath(path.relative_to(folder).as_posix())
     try:
-        text = read_plain(str(path), limits.BODY_BYTES).decode("utf-8-sig")
+        data = read_plain(str(path), limits.BODY_BYTES)
+        text = data.decode("utf-16" if data.startswith(exports.UTF16_BOMS) else "utf-8-sig")
+        if path.suffix.lower() == CANVAS:
+            return MarkdownNote(own, {}, _cards_in(text), 1)
     except UnusableFile as problem:
         return Rejection(1, FILE, str(problem), str(own))
     except OSError as problem:
         return _unreadable(own, problem)
     except UnicodeDecodeError:
-        return Rejection(1, FILE, "The file is no text in UTF-8.", str(own))
+        return Rejection(1, FILE, "The file is no text in UTF-8 or UTF-16.", str(own))
     found = _PROPERTIES.match(text) if properties else None
     read = None if found is None else _read_properties(found[1])
     if found is None or read is None:  # a rule, and no properties
@@ -174,6 +182,17 @@ def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownN
     if OWN not in values and OWN in map(_name_of_property, found[1].splitlines()):
         values = {**values, OWN: {}}  # it is there, among what cannot be read
     return MarkdownNote(own, values, text[found.end() :], 1 + text.count("\n", 0, found.end()), unread)
+
+
+def _cards_in(text: str) -> str:
+    """Return what is written on a canvas, with links to the files that it shows. Raises UnusableFile."""
+    canvas = parse_line(text.encode() or b"{}")
+    if canvas is None:
+        raise UnusableFile("The canvas is no JSON object.")
+    several = [*list_at(canvas, "nodes"), *list_at(canvas, "edges")]
+    shown = (value_at(each, "file") for each in several)
+    links = [f"[[{file}]]" for file in shown if isinstance(file, str)]
+    return join_texts([*(value_at(each, name) for each in several for name in ("label", "text", "url")), *links])
 
 
 def _name_of_property(line: str) -> str:
@@ -314,6 +333,7 @@ def _edges(
 
 def _memory(note: MarkdownNote, vault: str, kind: str) -> exports.Entry:
     own, folder = note.properties, str(note.path.parent)
+    place = note.path if note.name == note.path.name else note.path.with_suffix("")
     # A note may be its properties alone, as of a book or a person.
     text = note.text.strip() or "\n".join(
         f"{name}: {_as_text(value)}" for name, value in own.items() if name not in _OBSIDIAN_FIELDS and value
@@ -326,7 +346,7 @@ def _memory(note: MarkdownNote, vault: str, kind: str) -> exports.Entry:
     values = {
         "content": note.title_of(text),
         "external_id": exports.own_id(kind, f"{vault}/{note.path}"),
-        "thread": exports.own_id(kind, f"{vault}/{note.path.with_suffix('')}"),
+        "thread": exports.own_id(kind, f"{vault}/{place}"),
         WHEN: exports.moment(at),
         "tags": exports.tags(own.get("tags"), own.get("tag"), inline),
         "metadata": {**kept, **({"folder": folder} if folder != "." else {})},

@@ -434,7 +434,7 @@ def test_what_lies_beside_notes_is_named(tmp_path: Path) -> None:
     (vault / "kettle.png").write_bytes(b"\x89PNG")
     (vault / "elsewhere").symlink_to(tmp_path)
     named = left_out(read(vault, OBSIDIAN))
-    assert {"files that do not end in .md", "links and special files"} <= set(named)
+    assert {"files that end in neither .md nor .canvas", "links and special files"} <= set(named)
 
 
 def test_a_folder_of_notes_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

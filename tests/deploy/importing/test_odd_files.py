@@ -1,16 +1,19 @@
 """Files in odd shapes that are valid all the same: what people wrote in them comes in, and what stays out is named."""
 
+import codecs
 import json
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from engramq.deploy.importing.formats import format_of
+from engramq.deploy.importing.fields import Choices
+from engramq.deploy.importing.formats import FORMATS, format_of
+from engramq.deploy.importing.records import Rejection
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
-from tests.deploy.importing.test_foreign_forms import CHATGPT, MEM0, read
-from tests.deploy.importing.test_readers import rows
+from tests.deploy.importing.test_foreign_forms import BASIC, CHATGPT, MEM0, OBSIDIAN, left_out, note, read, written
+from tests.deploy.importing.test_readers import edges, rows
 
 pytestmark = pytest.mark.promise("SN-3")
 
@@ -27,3 +30,62 @@ def test_an_archive_that_a_mac_or_windows_has_packed_is_read_as_any_other(tmp_pa
         packed.writestr(name.replace("mem0", "conversations"), json.dumps(exports.CHATGPT))
     assert format_of(chats) is ForeignFormat.CHATGPT
     assert len(rows(read(chats, CHATGPT))) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_note_in_utf_16_comes_in(tmp_path: Path, encoding: str) -> None:
+    bom = codecs.BOM_UTF16_LE if encoding.endswith("le") else codecs.BOM_UTF16_BE
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "Kettle.md").write_bytes(bom + "---\r\ntags: [tea]\r\n---\r\nIt is blue \u2013 and hot.".encode(encoding))
+    (row,) = rows(read(folder, OBSIDIAN))
+    assert (row["content"], row["tags"]) == ("Kettle\n\nIt is blue \u2013 and hot.", ["tea"])
+
+
+@pytest.mark.parametrize(
+    "text", ["```x``` is code", "````\n```\n#no\n````", "```\n```python\n#no\n```", "~~~\n```\n~~~"]
+)
+def test_what_follows_a_block_of_code_or_code_within_a_line_is_read_as_text(tmp_path: Path, text: str) -> None:
+    found = note(tmp_path, f"{text}\n#tag [[Tea]]\n- [fact] It whistles")
+    assert edges(found) == [("Kettle", "links_to", "Tea")]
+    assert rows(found)[0]["tags"] == ["tag"]
+    observed = rows(read(tmp_path / "vault", BASIC))
+    assert "Kettle: It whistles" in [row["content"] for row in observed]
+
+
+CARDS = {
+    "nodes": [
+        {"id": "1", "type": "text", "text": "Order #tea from [[Ada]]", "x": 0, "y": 0},
+        {"id": "2", "type": "file", "file": "shop/Kettle.md"},
+        {"id": "3", "type": "link", "url": "https://tea.example"},
+        {"id": "4", "type": "group", "label": "To buy"},
+        {"id": "5", "type": "file", "file": "pot.png"},
+    ],
+    "edges": [{"id": "e", "fromNode": "1", "toNode": "2", "label": "boils in"}],
+}
+
+
+def test_what_is_written_on_a_canvas_comes_in_with_links_to_the_notes_on_it(tmp_path: Path) -> None:
+    written(tmp_path / "vault" / "plans" / "Shop.canvas", CARDS)
+    (tmp_path / "vault" / "plans" / "New.canvas").touch()
+    found = note(tmp_path, "Blue.", "Shop.md")
+    board = next(row for row in rows(found) if row["external_id"].endswith(".canvas"))
+    words = [
+        "Order #tea from [[Ada]]",
+        "https://tea.example",
+        "To buy",
+        "boils in",
+        "[[shop/Kettle.md]]",
+        "[[pot.png]]",
+    ]
+    assert board["content"] == "\n\n".join(["Shop.canvas", *words])
+    assert (board["tags"], board["thread"]) == (["tea"], "obsidian:vault/plans/Shop.canvas")
+    assert edges(found) == [("Shop.canvas", "links_to", "Ada"), ("Shop.canvas", "links_to", "Kettle")]
+    assert left_out(found) == ["notes without text"]
+
+
+def test_a_canvas_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "Shop.canvas").write_text("[]")
+    (told,) = FORMATS[OBSIDIAN].read(tmp_path, Choices())
+    assert isinstance(told, Rejection)
+    assert (told.file, told.reason) == ("Shop.canvas", "The canvas is no JSON object.")
