@@ -25,6 +25,9 @@ _HEAD: Final = re.compile(r"(?m)^(\d{1,6})\. (?:\[(\d{4}-\d\d-\d\d)\]\.?)?")  # 
 _LATEST: Final = 1e12
 _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
 _BEGINNING: Final = exports.LeftOut("lost beginnings of conversations", "lost beginning of a conversation")
+_OTHERS: Final = exports.LeftOut(
+    "messages of branches that were not shown last", "message of a branch that was not shown last"
+)
 _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
 
 
@@ -36,16 +39,17 @@ def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]
             yield item
             continue
         try:
-            branch, is_whole = _branch(item.values)
+            branch, others, is_whole = _branch(item.values)
         except EngramqError as refused:
             yield Rejection(item.line, str(refused.fault.field), refused.fault.error)
             continue
         yield from [] if is_whole else [_BEGINNING]
+        yield from [_OTHERS for message in others if _is_spoken(message) and _chatgpt_text(message)]
         yield from _chatgpt_messages(item, branch, choices, repeated)
 
 
-def _branch(conversation: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
-    """Return the messages of the branch that was shown last, in their order, and whether they lead to its root."""
+def _branch(conversation: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
+    """Return the messages of the branch that was shown last, in their order, all others, and if it has its root."""
     mapping, at = conversation.get(MAPPING), conversation.get(CURRENT)
     if not isinstance(mapping, dict):
         raise invalid(MAPPING, "A conversation of ChatGPT has a mapping, and this has none.")
@@ -55,12 +59,17 @@ def _branch(conversation: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     passed: set[str] = set()
     while isinstance(at, str) and at not in passed and isinstance(node := mapping.get(at), dict):
         passed.add(at)
-        if isinstance(node.get("message"), dict):
+        if _has_message(node):
             branch.append({"id": at, **node["message"]})
         at = node.get("parent")
     if not branch:
         raise invalid(MAPPING, "The conversation has no message that can be found.")
-    return branch[::-1], at is None
+    others = [node["message"] for key, node in mapping.items() if key not in passed and _has_message(node)]
+    return branch[::-1], others, at is None
+
+
+def _has_message(node: object) -> bool:
+    return isinstance(fields.value_at(node, "message"), dict)
 
 
 def _newest_leaf(mapping: dict[str, Any]) -> str | None:
@@ -86,8 +95,9 @@ def _chatgpt_messages(
     for position, message in enumerate(branch):
         role = fields.value_at(message, "author.role")
         speaker = role if isinstance(role, str) and role else "unknown"
-        is_spoken = speaker in fields.SPOKEN_BY and _is_shown(message)
+        is_spoken = _is_spoken(message)
         text = _chatgpt_text(message)
+        yield from [fields.ATTACHMENTS] * (_count_files(message) if is_spoken else 0)
         if kept := _context(message):
             for kind, day, own in kept:
                 known = exports.own_id("chatgpt", kind, zlib.crc32(own.encode(errors="surrogatepass")))
@@ -132,11 +142,19 @@ def _split_memory(text: str) -> Iterator[tuple[str, str]]:
     yield day, text[at:].strip()
 
 
-def _is_shown(message: dict[str, Any]) -> bool:
-    """Say whether people saw it: no call of a tool, no thought, and nothing that is hidden."""
+def _is_spoken(message: dict[str, Any]) -> bool:
+    """Say whether a person or the model said it and people saw it: no call of a tool, no thought, nothing hidden."""
     kind, recipient = fields.value_at(message, "content.content_type"), message.get("recipient")
     is_hidden = fields.value_at(message, "metadata.is_visually_hidden_from_conversation") is True
-    return (kind in _TEXTS or recipient == _BIO) and recipient in _TO_ALL and not is_hidden
+    is_shown = (kind in _TEXTS or recipient == _BIO) and recipient in _TO_ALL and not is_hidden
+    return is_shown and fields.value_at(message, "author.role") in fields.SPOKEN_BY
+
+
+def _count_files(message: dict[str, Any]) -> int:
+    """Return how many pictures and files a message has; a picture stands in both places, a recording has its words."""
+    kinds = [fields.value_at(part, "content_type") for part in fields.list_at(message, "content.parts")]
+    pictures = [kind for kind in kinds if isinstance(kind, str) and kind.startswith("image")]
+    return max(len(pictures), len(fields.list_at(message, "metadata.attachments")))
 
 
 def _chatgpt_text(message: dict[str, Any]) -> str:

@@ -13,7 +13,6 @@ from engramq.schemas.packed_lines import UnusableFile
 
 _DOCUMENTS: Final = exports.LeftOut("documents of projects", "document of a project")
 _OF_TOOLS: Final = exports.LeftOut("results of tools", "result of a tool")
-_ATTACHMENTS: Final = exports.LeftOut("attached files", "attached file")
 # As a long text is called that somebody pasted: also a second one, or one of some time.
 _PASTED: Final = re.compile(r"(?i)|paste(?:d(?:[ _-](?:text|content))?)?(?:[ _-]?\(?\d\)?)*\.txt")
 FILE: Final = re.compile(r"conversations\.json")
@@ -24,6 +23,7 @@ MESSAGES: Final = "chat_messages"
 _CLAUDE_MARKS: Final = frozenset({MESSAGES, REMEMBERED, "prompt_template"})
 _SENDERS: Final = {"human": fields.USER, "assistant": fields.ASSISTANT}
 _TOOL: Final = "tool"
+_SAID: Final = ("text", "voice_note")  # kinds of blocks
 
 
 def read_claude(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]:
@@ -82,7 +82,7 @@ def _claude_messages(item: UncheckedRow, choices: fields.Choices) -> Iterator[ex
             pasted = fields.clean_text(fields.value_at(file, "extracted_content"))
             is_pasted = pasted and _PASTED.fullmatch(str(fields.value_at(file, "file_name") or ""))
             known = f"{identifier}#pasted{number}"
-            yield conversation.turn(known, position, speaker, pasted, at) if is_pasted else _ATTACHMENTS
+            yield conversation.turn(known, position, speaker, pasted, at) if is_pasted else fields.ATTACHMENTS
         for number, result in enumerate(_results(message)):
             if choices.all_messages:
                 yield conversation.turn(f"{identifier}#tool{number}", position, _TOOL, result, at)
@@ -92,9 +92,8 @@ def _claude_messages(item: UncheckedRow, choices: fields.Choices) -> Iterator[ex
 
 def _claude_text(message: dict[str, Any]) -> str:
     """Return what was said: its blocks of text, else the text that earlier exports have instead."""
-    said = (block for block in fields.list_at(message, "content") if fields.value_at(block, "type") == "text")
-    blocks = [block for block in said if text_in([block]).strip()]
-    return (text_in(blocks) or text_in(message.get("text"))).strip()
+    said = (block for block in fields.list_at(message, "content") if fields.value_at(block, "type") in _SAID)
+    return fields.join_texts(block.get("text") for block in said) or text_in(message.get("text")).strip()
 
 
 def _results(message: dict[str, Any]) -> Iterator[str]:

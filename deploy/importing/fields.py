@@ -21,6 +21,7 @@ OFFSET: Final = OFFSETS[WHEN]
 UNTIL: Final = "valid_until"
 ENDS: Final = "expires_at"
 NO_TEXT: Final = LeftOut("messages without text", "message without text")
+ATTACHMENTS: Final = LeftOut("attached files", "attached file")
 NOT_SPOKEN: Final = LeftOut("messages of the system and of tools", "message of the system or of a tool")
 
 

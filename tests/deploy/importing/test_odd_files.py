@@ -12,7 +12,17 @@ from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Rejection
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
-from tests.deploy.importing.test_foreign_forms import BASIC, CHATGPT, MEM0, OBSIDIAN, left_out, note, read, written
+from tests.deploy.importing.test_foreign_forms import (
+    BASIC,
+    CHATGPT,
+    CLAUDE,
+    MEM0,
+    OBSIDIAN,
+    left_out,
+    note,
+    read,
+    written,
+)
 from tests.deploy.importing.test_readers import edges, rows
 
 pytestmark = pytest.mark.promise("SN-3")
@@ -89,3 +99,28 @@ def test_a_canvas_that_is_none_is_named(tmp_path: Path) -> None:
     (told,) = FORMATS[OBSIDIAN].read(tmp_path, Choices())
     assert isinstance(told, Rejection)
     assert (told.file, told.reason) == ("Shop.canvas", "The canvas is no JSON object.")
+
+
+def test_of_chatgpt_words_of_other_branches_and_pictures_are_named(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(exports.CHATGPT[0]))
+    asked = document["mapping"]["n2"]["message"]
+    asked["content"] = {
+        "content_type": "multimodal_text",
+        "parts": [
+            {"content_type": "image_asset_pointer", "asset_pointer": "file-1"},
+            {"content_type": "audio_transcription", "text": "How hot for this?", "direction": "in"},
+            {"content_type": "real_time_user_audio_video_asset_pointer", "audio_asset_pointer": {}},
+        ],
+    }
+    asked["metadata"] = {"attachments": [{"id": "1", "name": "a.png"}, {"id": "2", "name": "b.pdf"}]}
+    found = read(written(tmp_path / "conversations.json", [document]), CHATGPT)
+    assert [row["content"] for row in rows(found)] == ["How hot for this?", "At 240 degrees."]
+    named = [what for what in left_out(found) if what != "messages of the system and of tools"]
+    assert named == ["messages of branches that were not shown last", "attached files", "attached files"]
+
+
+def test_what_was_spoken_to_claude_comes_in(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(exports.CLAUDE[0]))
+    document["chat_messages"][0] |= {"text": "", "content": [{"type": "voice_note", "text": "Green tea, please."}]}
+    said = [row["content"] for row in rows(read(written(tmp_path / "conversations.json", [document]), CLAUDE))]
+    assert "Green tea, please." in said

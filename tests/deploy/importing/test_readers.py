@@ -146,6 +146,9 @@ def test_a_conversation_of_claude_keeps_thread_speaker_and_time(tmp_path: Path) 
     ]
 
 
+OTHER_BRANCH = {"messages of branches that were not shown last": 1}
+
+
 def test_of_chatgpt_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> None:
     path = exports.chatgpt(tmp_path)
     found = read(path, ForeignFormat.CHATGPT)
@@ -153,7 +156,7 @@ def test_of_chatgpt_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> No
     assert question["occurred_at"] == "2025-01-01T10:00:01.500000Z"
     assert (answer["content"], answer["position"], answer["speaker"]) == ("At 240 degrees.", 4, "assistant")
     assert question["thread"] == answer["thread"] == "chatgpt:g0000000-0000-4000-8000-000000000001"
-    assert left_out(found) == {"messages of the system and of tools": 3}
+    assert left_out(found) == {"messages of the system and of tools": 3, **OTHER_BRANCH}
     more = rows(read(path, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
     assert [item["speaker"] for item in more] == ["system", "user", "assistant (hidden)", "tool", "assistant"]
     assert [item.get("source_type") for item in more] == ["tool_output", None, "tool_output", "tool_output", None]
@@ -166,7 +169,7 @@ def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> N
     file.write_text(json.dumps([{**exports.CHATGPT[0], "mapping": mapping}]))
     found = read(file, ForeignFormat.CHATGPT)
     assert [row["speaker"] for row in rows(found)] == ["assistant"]
-    assert left_out(found) == {"messages of the system and of tools": 4}
+    assert left_out(found) == {"messages of the system and of tools": 4, **OTHER_BRANCH}
     more = rows(read(file, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
     assert [item["source_type"] for item in more if item["speaker"] == "user (hidden)"] == ["tool_output"]
 
