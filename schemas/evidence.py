@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import CONTROL, Moment
+from engramq.schemas.fields import CONTROL, COPIED, Moment
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import CitationState
 
@@ -37,7 +37,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     commit: Annotated[str, Meta(pattern=r"^[0-9a-f]{7,64}$", max_length=64)] | UnsetType = UNSET
     sha256: Sha256 | UnsetType = UNSET
     url: Annotated[str, Meta(pattern=r"^https?://\S+$", max_length=URL_CHARS)] | UnsetType = UNSET
-    memory_id: Annotated[str, Meta(min_length=1, max_length=255)] | UnsetType = UNSET
+    memory_id: Annotated[str, Meta(min_length=1, max_length=255), COPIED] | UnsetType = UNSET
 
     def check(self, field: str) -> None:
         """Raise EngramqError naming what of it is wrong, for a parameter of this name."""

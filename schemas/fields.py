@@ -24,12 +24,17 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
 Note = Annotated[str, Meta(min_length=1, max_length=limits.NOTE_CHARS, pattern=NOT_BLANK)]
-Cursor = Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
-Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
+# A text that callers copy from a reply: no blank or quote around it belongs to it, and no other word can be meant.
+OPAQUE: Final = "opaque"
+COPIED: Final = Meta(extra_json_schema={"format": OPAQUE})
+Cursor = Annotated[
+    str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page"), COPIED
+]
+Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK), COPIED]
 Tags = Annotated[tuple[Name, ...], Meta(max_length=limits.TAGS, extra_json_schema={"uniqueItems": True})]
 MemoryReference = Annotated[Identifier, Meta(description="Id, @stored or @recalled[N]")]
 MemoryId = Annotated[Identifier, Meta(description="Memory id; no reference")]
-JudgedDigest = Annotated[Name, Meta(description="digest you judged")]
+JudgedDigest = Annotated[Identifier, Meta(description="digest you judged")]
 SessionName = Annotated[str, Meta(min_length=1, max_length=limits.SESSION_CHARS, pattern=NOT_BLANK)]
 IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS, pattern=NOT_BLANK)]
 UnitInterval = Annotated[float, Meta(ge=0, le=1)]

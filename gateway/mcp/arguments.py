@@ -1,8 +1,6 @@
 """Check the arguments of a call: they become a command, or a refusal that names the parameter.
 
-Arguments that clients send in the wrong type are coerced first. Half of the clients send null for what they leave out,
-and models write numbers, booleans, objects and dates as text. A value with one possible meaning is taken as that; every
-other value stays as it is, and the check refuses it. Nothing inside an object is touched.
+Arguments that clients send in another form are read first, see `meanings`.
 
 Nothing is enqueued before: missing parameters are refused first, in the order of the schema, then unknown ones, then
 each value. The service resolves the values that need Redis (references, cursors) afterwards.
@@ -12,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, partial
@@ -20,12 +18,12 @@ from typing import Any, Final
 
 import msgspec
 
+from engramq.gateway.mcp.meanings import ABSENT, OBJECT, value_meant
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
 from engramq.schemas import limits
 from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.fields import OFFSETS, compose_letters, distinct_tags, refuse_control_characters
-from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import Detail
 
 _UNKEEPABLE: Final = re.compile("[\0\ud800-\udfff]")
@@ -36,27 +34,8 @@ _REPEATED: Final = 10  # times as many items as are taken
 _PARTS_MAX: Final = limits.METADATA_BYTES // 2  # of one value, however nested: each takes two bytes of JSON or more
 
 _TOO_LARGE: Final = f"is larger than {limits.METADATA_BYTES} bytes of JSON"
-ABSENT: Final = object()  # what stands for a parameter that was given and means nothing
-
-_NOTHING: Final = frozenset({"", "null"})
-# Texts of any word, but nobody means this one: each names something, and all who send "null" would share it.
-_NEVER_NULL: Final = frozenset(
-    {
-        *("session", "idempotency_key", "cursor", "external_id", "thread", "source_type", "project"),
-        *("edge_id", "record_id", "command_id", "target", "actor", "action", "created_by", "seen"),
-    }
-)
-_LIST: Final = "array"
-_OBJECT: Final = "object"
-_UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
-_AS_OF: Final = "as_of"  # a day stands for its beginning there, but today for now
 
 _WITHIN: Final = re.compile(r"at `\$(\[\d+\]\.\w+)`\Z", re.ASCII)
-_NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_NO_ZONE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?", re.ASCII)
-_NO_ITEM: Final = re.compile(r"\s*(\[\s*['\"\[{]|\Z)")  # blank, or a list that is none in JSON: ['a', 'b']
-_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +81,7 @@ class Parameter:
         try:
             checked = msgspec.convert(value, self.type)
         except msgspec.ValidationError as problem:
-            wrong = f"must be {self.expected}, not {self._description(value)}{_place(problem)}"
+            wrong = f"must be {self.expected}, not {_place(problem) or self._description(value)}"
             raise self._refusal(wrong, self._word_wanted(value)) from None
         if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
             raise self._refusal(_TOO_LARGE)
@@ -143,8 +122,10 @@ class Parameter:
             if not value.strip():
                 return "spaces alone" if value else "an empty text"
         if isinstance(value, list) and self.schema.get("type") == "array":
-            objects = self.schema.get("items", {}).get("type") == "object"
-            if odd := [item for item in value if isinstance(item, list) or (objects and isinstance(item, str))]:
+            fields = self.schema["items"].get("properties")
+            odd = [item for item in value if isinstance(item, list) or (fields and not isinstance(item, dict))]
+            odd += [name for item in value if isinstance(item, dict) for name in item if name not in (fields or item)]
+            if odd:
                 return f"one with {describe_value(odd[0])} in it"
             wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
             most = self.schema.get("items", {}).get("maxLength", limits.CONTENT_CHARS)
@@ -158,7 +139,7 @@ class Parameter:
 def _place(problem: msgspec.ValidationError) -> str:
     """Say where within an item of a list something is wrong, nothing where the value itself is."""
     found = _WITHIN.search(str(problem))
-    return f" ({found[1]} is wrong)" if found else ""
+    return f"one in which {found[1]} is wrong" if found else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,96 +256,7 @@ def describe_value(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def value_meant(name: str, schema: Mapping[str, Any], value: Any, *, required: bool, zone: tzinfo = UTC) -> Any:
-    """Return what a value means for the parameter of this name and schema; ABSENT when it means: not given."""
-    if value is None:
-        return value if required else ABSENT
-    is_list = schema["type"] == _LIST
-    if not isinstance(value, str):
-        return _items_of(schema, value) if is_list else value
-    if not required and value in _NOTHING and (value == "" or _is_no_word(name, schema)):
-        return ABSENT
-    if is_list:
-        return _items_of(schema, value)
-    read = _READERS.get(schema.get("format", schema["type"]))
-    return value if read is None else read(name, value, zone)
-
-
-def _is_no_word(name: str, schema: Mapping[str, Any]) -> bool:
-    return name in _NEVER_NULL or "enum" in schema or schema.get("format", schema["type"]) != "string"
-
-
-def _number(_name: str, text: str, _zone: tzinfo) -> Any:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        return text
-    return float(found[1]) if found[2] or found[3] else int(found[1])
-
-
-def _boolean(_name: str, text: str, _zone: tzinfo) -> Any:
-    return _BOOLEANS.get(text.strip().lower(), text)
-
-
-def _object(_name: str, text: str, _zone: tzinfo) -> Any:
-    return _decode(text, "{")
-
-
-def _decode(text: str, begins: str) -> Any:
-    """Return what JSON holds that begins so, else the text."""
-    if not text.lstrip().startswith(begins):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return text
-
-
-def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
-    """Return the list that a value means: JSON text is decoded, and a single item stands for a list of it.
-
-    For example `'["a", "b"]'` and `"a"` for tags, `'[{"path": "a.py"}]'` and `{"path": "a.py"}` for evidence.
-    """
-    wants_objects = schema["items"].get("type") == _OBJECT
-    if isinstance(value, str):
-        value = _decode(value, "[")
-    if isinstance(value, str):
-        value = _decode(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
-    if isinstance(value, dict) and wants_objects:
-        return [value]
-    if isinstance(value, list) and wants_objects:
-        return [_decode(item, "{") if isinstance(item, str) else item for item in value]
-    return value
-
-
-def _moment(name: str, text: str, zone: tzinfo) -> Any:
-    if _DATE.fullmatch(text):
-        now = datetime.now(zone)
-        if name == _AS_OF and text == now.date().isoformat():
-            return format_time(now)
-        text = f"{text}T23:59:59.999999" if name in _UNTIL else f"{text}T00:00:00"
-    elif found := _NO_ZONE.fullmatch(text):
-        text = f"{found[1]}T{found[2]}{found[3] or ':00'}"
-    else:
-        return text
-    try:
-        moment = datetime.fromisoformat(text).replace(tzinfo=zone)
-        # Before standard time came zones had seconds in their offset, which a written time cannot have.
-        minutes = round((moment.utcoffset() or timedelta()) / timedelta(minutes=1))
-        return moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat()
-    except (ValueError, OverflowError):  # the check says what is wrong with it
-        return f"{text}Z"
-
-
-_READERS: Final[Mapping[str, Callable[[str, str, tzinfo], Any]]] = {
-    "integer": _number,
-    "number": _number,
-    "boolean": _boolean,
-    "object": _object,
-    "date-time": _moment,
-}
-
-
-_ANY_OBJECT: Final = {"type": _OBJECT}
+_ANY_OBJECT: Final = {"type": OBJECT}
 ARGUMENTS: Final = "arguments"
 AROUND: Final = ("session", "idempotency_key", "detail", "max_chars")  # of a call, not of its command
 

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from engramq.gateway.mcp.arguments import AROUND, Arguments, check_arguments, parameters_of
 from engramq.schemas.commands import TOOLS, Connects, SearchMemories, StoreMemory, Tool
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.fields import OPAQUE
 from tests.gateway.test_arguments import MINIMAL, kind_of
 
 # Texts that may be any word, this one too.
@@ -166,6 +167,55 @@ def test_an_object_may_come_as_json_and_nothing_in_it_is_touched() -> None:
 def test_a_time_may_have_no_zone_and_be_a_day(given: str, expected: datetime) -> None:
     assert checked("store_memory", occurred_at=given).occurred_at == expected
     assert checked("search_memories", since=given).since == expected
+
+
+@pytest.mark.promise("AG-8")
+def test_a_time_may_have_no_seconds_and_blanks_around_it() -> None:
+    for given in ("2026-01-31T09:00Z", " 2026-01-31T09:00:00Z\n", "2026-01-31 11:00+02:00", "2026-01-31 09:00 UTC"):
+        assert checked("search_memories", since=given).since == DAY.replace(hour=9), given
+    assert checked("search_memories", since=" 2026-01-31 ").since == DAY
+
+
+@pytest.mark.promise("AG-9")
+def test_a_wrong_time_is_told_as_it_was_written() -> None:
+    for wrong in ("2026-02-30", "2026-01-31T24:00:00", "2026-01-31T09", "last week", "2026-01"):
+        with pytest.raises(EngramqError, match=f"not '{wrong}'"):
+            checked("search_memories", since=wrong)
+
+
+COPIES: Final = [
+    (tool.name, name)
+    for tool in TOOLS.values()
+    for name, parameter in parameters_of(tool).items()
+    if OPAQUE in (parameter.schema.get("format"), parameter.schema.get("items", {}).get("format"))
+]
+
+
+@pytest.mark.promise("AG-8")
+@pytest.mark.parametrize(
+    "around", [" {} ", "`{}`", '"{}"', "'{}'", "**{}**", "<{}>", "({})", "“{}”", "{}.", '"`{}`",\n']
+)
+def test_what_is_copied_from_a_reply_may_stand_in_quotes(around: str) -> None:
+    assert {name for _, name in COPIES} >= {"memory_id", "edge_id", "proposal_id", "command_id", "cursor", "seen"}
+    for tool, name in COPIES:
+        rest = {"node_name": None} if (tool, name) == ("graph_list_edges", "edge_id") else {}
+        plain: Any = ["x-1_y="] if is_list(TOOLS[tool], name) else "x-1_y="
+        quoted = [around.format("x-1_y=")] if isinstance(plain, list) else around.format(plain)
+        assert checked(tool, **rest, **{name: quoted}) == checked(tool, **rest, **{name: plain}), (tool, name)
+    (edge,) = checked("connects", edges=[{"source": around.format("a"), "target": "b"}]).edges
+    assert edge.source == "a"
+    (cited,) = checked("store_memory", evidence=[{"memory_id": around.format("a")}]).evidence
+    assert cited.memory_id == "a"
+
+
+@pytest.mark.promise("AG-9")
+@pytest.mark.parametrize(
+    ("evidence", "named"),
+    [([{"file": "a.py"}], "not one with 'file' in it"), ([{"path": 5}], r"not one in which \[0\].path is wrong")],
+)
+def test_evidence_in_another_form_is_refused_with_what_is_wrong_in_it(evidence: list[Any], named: str) -> None:
+    with pytest.raises(EngramqError, match=named):
+        checked("store_memory", evidence=evidence)
 
 
 @pytest.mark.promise("AG-8")

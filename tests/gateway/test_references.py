@@ -14,7 +14,7 @@ from tests.gateway.worker_side import WorkerSide
 
 ID_PARAMETERS = [(tool.name, field) for tool in TOOLS.values() if not tool.ids_only for field in tool.ids]
 
-NOTHING = ["@recalled[2]", "@recalled[3]", "@recalled[-1]", "@recalled[]", "@recalled", "@Stored", "@", "@stored "]
+NOTHING = ["@recalled[2]", "@recalled[3]", "@recalled[-1]", "@recalled[]", "@recalled", "@Stored", "@"]
 
 
 def with_id(tool: str, field: str, reference: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ async def call(service: Service, tool: str, *, principal: str = "me", **argument
 async def test_every_memory_id_may_be_a_reference(
     service: Service, workers: WorkerSide, breadcrumbs: None, tool: str, field: str
 ) -> None:
-    for reference, expected in (("@stored", "m-9"), ("@recalled[0]", "m-1"), ("@recalled[1]", "m-2")):
+    for reference, expected in (("@stored", "m-9"), ("@recalled[0]", "m-1"), (" `@recalled[1]` ", "m-2")):
         await call(service, tool, **with_id(tool, field, reference), session="s")
         assert getattr(workers.seen[-1].command, field) in (expected, (expected,))
 
@@ -60,7 +60,7 @@ async def test_references_mean_nothing_in_another_session_or_to_another_principa
 
 
 async def test_a_malformed_id_is_just_an_unknown_one(service: Service, workers: WorkerSide) -> None:
-    for strange in ("x", "00000000-0000-0000-0000", "'; drop table memories --", "🦆", "stored"):
+    for strange in ("x", "00000000-0000-0000-0000", "1'; drop table memories --", "🦆", "stored"):
         await call(service, "get_memory", memory_id=strange)
         assert workers.seen[-1].command.memory_id == strange  # type: ignore[attr-defined]
 

@@ -1,0 +1,152 @@
+"""Read values that clients send in another form than the parameter's. It asks for no more than the date.
+
+Half of the clients send null for what they leave out. Models write numbers, booleans, objects and dates as text, and
+quotes around an id. A value with one possible meaning is taken as that; every other value stays as it is, and the check
+refuses it. Nothing inside an object is touched but an id in evidence.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any, Final
+
+import msgspec
+
+from engramq.schemas.fields import OPAQUE
+from engramq.schemas.ids import format_time
+
+ABSENT: Final = object()  # what stands for a parameter that was given and means nothing
+
+_NOTHING: Final = frozenset({"", "null"})
+# Texts of any word, but nobody means this one: each names something, and all who send "null" would share it.
+_NEVER_NULL: Final = frozenset(
+    {
+        *("session", "idempotency_key", "external_id", "thread", "source_type", "project"),
+        *("actor", "action", "created_by"),
+    }
+)
+_LIST: Final = "array"
+OBJECT: Final = "object"
+_UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
+_AS_OF: Final = "as_of"  # a day stands for its beginning there, but today for now
+
+_NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?: ?([Zz]|UTC|[+-]\d\d:?\d\d))?", re.ASCII
+)
+_NO_ITEM: Final = re.compile(r"\s*(\[\s*['\"\[{]|\Z)")  # blank, or a list that is none in JSON: ['a', 'b']
+_AROUND_COPIES: Final = " \t\r\n\u00a0\u200b\ufeff'\"`*<>()“”‘’«»,;:."  # nothing that is copied has them at its ends
+_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+_COPY: Final = {"format": OPAQUE}
+
+
+def value_meant(name: str, schema: Mapping[str, Any], value: Any, *, required: bool, zone: tzinfo = UTC) -> Any:
+    """Return what a value means for the parameter of this name and schema; ABSENT when it means: not given."""
+    if value is None:
+        return value if required else ABSENT
+    is_list = schema["type"] == _LIST
+    if not isinstance(value, str):
+        return _items_of(schema, value) if is_list else value
+    if not required and value in _NOTHING and (value == "" or _is_no_word(name, schema)):
+        return ABSENT
+    if is_list:
+        return _items_of(schema, value)
+    read = _READERS.get(schema.get("format", schema["type"]))
+    return value if read is None else read(name, value, zone)
+
+
+def _is_no_word(name: str, schema: Mapping[str, Any]) -> bool:
+    return name in _NEVER_NULL or "enum" in schema or schema.get("format", schema["type"]) != "string"
+
+
+def _number(_name: str, text: str, _zone: tzinfo) -> Any:
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return text
+    return float(found[1]) if found[2] or found[3] else int(found[1])
+
+
+def _boolean(_name: str, text: str, _zone: tzinfo) -> Any:
+    return _BOOLEANS.get(text.strip().lower(), text)
+
+
+def _object(_name: str, text: str, _zone: tzinfo) -> Any:
+    return _decode(text, "{")
+
+
+def _copy(_name: str, text: str, _zone: tzinfo) -> Any:
+    """Return an id or the like without the blanks, quotes and stops that a model puts around it."""
+    return text.strip(_AROUND_COPIES) or text
+
+
+def _decode(text: str, begins: str) -> Any:
+    """Return what JSON holds that begins so, else the text."""
+    if not text.lstrip().startswith(begins):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
+    """Return the list that a value means: JSON text is decoded, and a single item stands for a list of it.
+
+    For example `'["a", "b"]'` and `"a"` for tags, `'[{"path": "a.py"}]'` and `{"path": "a.py"}` for evidence.
+    """
+    items = schema["items"]
+    wants_objects = items.get("type") == OBJECT
+    if isinstance(value, str):
+        value = _decode(value, "[")
+    if isinstance(value, str):
+        value = _decode(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
+    if isinstance(value, dict) and wants_objects:
+        value = [value]
+    if not isinstance(value, list):
+        return value
+    return [
+        _item_meant(items, _decode(item, "{") if wants_objects and isinstance(item, str) else item) for item in value
+    ]
+
+
+def _item_meant(schema: Mapping[str, Any], item: Any) -> Any:
+    """Return an item of a list; ids in it lose the quotes around them."""
+    if isinstance(item, str):
+        return _copy("", item, UTC) if schema.get("format") == OPAQUE else item
+    if not isinstance(item, dict):
+        return item
+    copied = {name for name, field in schema.get("properties", {}).items() if field.get("format") == OPAQUE}
+    return item | {name: _item_meant(_COPY, item[name]) for name in copied & item.keys()}
+
+
+def _moment(name: str, text: str, zone: tzinfo) -> Any:
+    given, text = text, text.strip()
+    if _DATE.fullmatch(text):
+        now = datetime.now(zone)
+        if name == _AS_OF and text == now.date().isoformat():
+            return format_time(now)
+        text = f"{text}T23:59:59.999999" if name in _UNTIL else f"{text}T00:00:00"
+    elif (found := _TIME.fullmatch(text)) is None:
+        return given
+    else:
+        text = f"{found[1]}T{found[2]}{found[3] or ':00'}"
+        if found[4]:
+            return f"{text}{found[4].replace('UTC', 'Z')}"
+    try:
+        moment = datetime.fromisoformat(text).replace(tzinfo=zone)
+        # Before standard time came zones had seconds in their offset, which a written time cannot have.
+        minutes = round((moment.utcoffset() or timedelta()) / timedelta(minutes=1))
+        return moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat()
+    except (ValueError, OverflowError):  # the check says what is wrong with it
+        return given
+
+
+_READERS: Final[Mapping[str, Callable[[str, str, tzinfo], Any]]] = {
+    "integer": _number,
+    "number": _number,
+    "boolean": _boolean,
+    "object": _object,
+    "date-time": _moment,
+    OPAQUE: _copy,
+}
