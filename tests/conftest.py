@@ -1,10 +1,11 @@
 """Real PostgreSQL and Redis for every test that asks for them.
 
-`database` is a migrated database without rows: one for all tests of a module, emptied after each, or a new one for a
-test with the marker own_database, which is for those that change rights or settings, or read statistics. `store` is
-opened on it; `key_prefix` is a fresh prefix on a shared Redis. Each xdist process has servers of its own, unless
-ENGRAMQ_TEST_DATABASE_URL (a superuser's, or the owner's of databases with pgvector) and ENGRAMQ_TEST_REDIS_URL name
-others. ENGRAMQ_TEST_CITUS_URL names a database of a Citus cluster that all tests share instead: see `make test-citus`.
+`database` is a migrated database that knows the hash embedder and has no rows: one for all tests of a process, emptied
+after each, or a new one for a test with the marker own_database, which is for those that change the schema, rights or
+settings, read statistics, or need a database that knows no model. `store` is opened on it; `key_prefix` is a fresh
+prefix on a shared Redis. Each xdist process has servers of its own, unless ENGRAMQ_TEST_DATABASE_URL (a superuser's, or the
+owner's of databases with pgvector) and ENGRAMQ_TEST_REDIS_URL name others. ENGRAMQ_TEST_CITUS_URL names a database of a
+Citus cluster that all tests share instead: see `make test-citus`.
 """
 
 import asyncio
@@ -96,6 +97,32 @@ SLOW = {
     "workers/test_command_line.py": 8,
     "workers/upkeep/test_reembedding.py": 14,
 }
+SHARED_MODEL = ("hash", "", 384)  # of most tests: its index is made once
+FORGET_MODELS = """
+delete from reembedding;
+do $$
+declare
+    model smallint;
+begin
+    for model in delete from embedding_models where id > 1 returning id loop
+        execute format('drop index if exists %I', 'memories_embedding_' || model);
+        perform setval(pg_get_serial_sequence('embedding_models', 'id'), 1);
+    end loop;
+end
+$$
+"""
+# What a database is beside its rows, as the transactions that wrote its definitions tell.
+DEFINITIONS = """
+select (select sum(xmin::text::bigint) from pg_class where relnamespace = 'public'::regnamespace) as relations,
+    (select sum(a.xmin::text::bigint) from pg_attribute a join pg_class c on c.oid = attrelid
+     where relnamespace = 'public'::regnamespace) as columns,
+    (select sum(xmin::text::bigint) from pg_constraint where connamespace = 'public'::regnamespace) as constraints,
+    (select sum(xmin::text::bigint) from pg_proc where pronamespace = 'public'::regnamespace) as functions,
+    (select sum(xmin::text::bigint) from pg_trigger) as triggers,
+    (select sum(xmin::text::bigint) from pg_policy) as policies,
+    (select array_agg(setconfig order by setrole) from pg_db_role_setting
+     where setdatabase = (select oid from pg_database where datname = current_database())) as settings
+"""
 UNIT = "unit"
 LONG = "long"  # `-m long` alone leaves out the files without this mark
 
@@ -317,13 +344,30 @@ def emptying(servers: TestServers, template: str) -> bytes:
             where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
         """).fetchall()
     referring: dict[str, list[str]] = dict(rows)
-    return "; ".join(f"delete from {table}" for table in TopologicalSorter(referring).static_order()).encode()
+    emptied = "; ".join(f"delete from {table}" for table in TopologicalSorter(referring).static_order())
+    return (emptied if CITUS else f"{emptied}; {FORGET_MODELS}").encode()
+
+
+@pytest.fixture(scope="session")
+def shared_database(servers: TestServers, template: str) -> Iterator[Database]:
+    with new_database(servers, template) as database:
+        database.rows("select register_embedding_model(%s, %s, %s)", *SHARED_MODEL)
+        yield database
 
 
 @pytest.fixture(scope="module")
-def module_database(servers: TestServers, template: str) -> Iterator[Database]:
-    with new_database(servers, template) as database:
-        yield database
+def tidied_database(shared_database: Database) -> Iterator[Database]:
+    """The shared database, whose schema, rights and settings are at the end of a module what they were at its begin.
+
+    It is vacuumed then: dead entries of the vector index would cost the searches of later modules time.
+    """
+    if CITUS:
+        yield shared_database
+        return
+    before = shared_database.rows(DEFINITIONS)
+    yield shared_database
+    assert shared_database.rows(DEFINITIONS) == before, "a test has changed the shared database: mark it own_database"
+    shared_database.rows("vacuum (skip_database_stats)")
 
 
 @pytest.fixture
@@ -334,7 +378,7 @@ def database(
         with new_database(servers, template) as own:
             yield own
         return
-    shared: Database = request.getfixturevalue("module_database")
+    shared: Database = request.getfixturevalue("tidied_database")
     yield shared
     shared.owner.execute(emptying)
 
@@ -350,17 +394,17 @@ def empty_database(servers: TestServers) -> Iterator[Database]:
         servers.administer(f"drop database {name} with (force)")
 
 
-# The open store of the database of the module whose tests run, by the database's URL. Its sessions know all tables,
-# which takes a new one a tenth of a second; new ones for the workers of each test cost more than many tests ask.
-module_stores: dict[str, Store] = {}
+# The open store of the shared database, by the database's URL. Its sessions know all tables, which takes a new one a
+# tenth of a second; new ones for the workers of each test cost more than many tests ask.
+shared_stores: dict[str, Store] = {}
 
 
-@pytest.fixture(scope="module")
-async def module_store(module_database: Database) -> AsyncIterator[Store]:
-    async with await Store.open(module_database.url) as opened:
-        module_stores[module_database.url] = opened
+@pytest.fixture(scope="session")
+async def shared_store(shared_database: Database) -> AsyncIterator[Store]:
+    async with await Store.open(shared_database.url) as opened:
+        shared_stores[shared_database.url] = opened
         yield opened
-        del module_stores[module_database.url]
+        del shared_stores[shared_database.url]
 
 
 @pytest.fixture
@@ -371,9 +415,9 @@ async def own_store(database: Database) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, database: Database) -> Store:
-    """A store on `database`, of the test or of its module as that is: each new session learns all tables anew."""
+    """A store on `database`, shared or of the test as that is: each new session learns all tables anew."""
     own = request.node.get_closest_marker("own_database") is not None
-    opened: Store = request.getfixturevalue("own_store" if own else "module_store")
+    opened: Store = request.getfixturevalue("own_store" if own else "shared_store")
     opened._tenants.clear()  # namespaces went with the rows of the test before
     return opened
 

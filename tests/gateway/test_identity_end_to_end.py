@@ -60,7 +60,7 @@ class Served:
 
 
 @pytest.fixture
-def settings(module_store: Store, database: Database, redis_url: str, keys: Keys) -> Settings:
+def settings(shared_store: Store, database: Database, redis_url: str, keys: Keys) -> Settings:
     return stage_settings(database, redis_url, keys.prefix, test_sweep_interval_s="5")
 
 

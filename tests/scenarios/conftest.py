@@ -21,11 +21,11 @@ def settings(request: pytest.FixtureRequest, database: Database, redis_url: str,
 def shared_sessions(request: pytest.FixtureRequest) -> None:
     """Open the module's store, with which all workers work that tests of the module run."""
     if "database" in request.fixturenames:
-        request.getfixturevalue("module_store")
+        request.getfixturevalue("shared_store")
 
 
 @pytest.fixture
-async def stage(module_store: Store, settings: Settings) -> AsyncIterator[Stage]:
+async def stage(shared_store: Store, settings: Settings) -> AsyncIterator[Stage]:
     async with staged(settings) as running:
         yield running
 

@@ -22,7 +22,7 @@ def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: p
 
 
 @pytest.fixture
-async def stage(module_store: Store, settings: Settings) -> AsyncIterator[Stage]:
+async def stage(shared_store: Store, settings: Settings) -> AsyncIterator[Stage]:
     async with staged(settings) as stage:
         yield stage
 

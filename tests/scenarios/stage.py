@@ -35,7 +35,7 @@ from engramq.schemas.vocabulary import (
 from engramq.workers import app
 from engramq.workers.app import run
 from engramq.workers.db.database import Store
-from tests.conftest import Database, module_stores
+from tests.conftest import Database, shared_stores
 from tests.gateway.line_client import line_client
 from tests.gateway.replies import check_reply
 
@@ -156,7 +156,7 @@ async def running_workers(settings: Settings, *kinds: WorkerKind) -> AsyncIterat
     Where the module has a store open on their database they work with it: see tests/conftest.py.
     """
     stop, ready = asyncio.Event(), asyncio.Event()
-    shared = module_stores.get(settings.database_url) if settings.language == DEFAULT_LANGUAGE else None
+    shared = shared_stores.get(settings.database_url) if settings.language == DEFAULT_LANGUAGE else None
     async with asyncio.TaskGroup() as group:
         with nullcontext() if shared is None else _opened_before(shared):
             group.create_task(run(kinds or tuple(WorkerKind), settings, stop=stop, ready=ready, handle_signals=False))

@@ -182,6 +182,7 @@ async def worker_process(settings: Settings) -> AsyncIterator[subprocess.Popen[b
 
 
 @pytest.mark.long
+@pytest.mark.own_database
 @pytest.mark.parametrize("committed", [False, True], ids=["before the commit", "after it"])
 async def test_a_killed_worker_leaves_all_or_nothing_and_the_same_key_brings_all_in_once(
     settings: Settings, database: Database, committed: bool

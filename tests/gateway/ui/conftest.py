@@ -59,7 +59,7 @@ class Served:
 
 
 @pytest.fixture
-def settings(module_store: Store, database: Database, redis_url: str, key_prefix: str) -> Settings:
+def settings(shared_store: Store, database: Database, redis_url: str, key_prefix: str) -> Settings:
     return stage_settings(database, redis_url, key_prefix)
 
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.conftest import Database, TestServers
+from tests.conftest import TestServers, new_database
 from tests.telemetry.metrics.scraping import Scrape, scrape
 from tests.telemetry.tracing.processes import Live, environment_of, live
 
@@ -21,12 +21,14 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def told(servers: TestServers, module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def told(servers: TestServers, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     home = tmp_path_factory.mktemp("home")
     home.chmod(0o700)
     prefix = f"test-{uuid4().hex[:12]}"
-    environment = environment_of(module_database.url, servers.redis_url, prefix, home, metrics_port="0")
-    with live(environment) as stack:
+    with (
+        new_database(servers, template) as database,
+        live(environment_of(database.url, servers.redis_url, prefix, home, metrics_port="0")) as stack,
+    ):
         port = next(line["port"] for line in stack.worker.lines if line["message"] == "Serving metrics")
         worker_url = f"http://127.0.0.1:{port}"
         assert stack.call("store_memory", {"content": "The harbour freezes in cold winters."})["status"] == "stored"

@@ -18,6 +18,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("PV-1")
 @pytest.mark.parametrize("table", ["memories", "nodes", "edges"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())

@@ -102,6 +102,7 @@ async def test_a_setting_that_does_not_hold_fails_the_transaction_before_its_eff
     assert caught.value.sqlstate == "EQ002"
 
 
+@pytest.mark.own_database
 @pytest.mark.usefixtures("behind_a_pooler")
 async def test_a_role_that_may_not_become_the_workers_is_told(database: Database) -> None:
     database.rows("create role nobody_of_ours login")

@@ -219,6 +219,7 @@ async def test_of_paths_of_one_length_the_heavier_is_chosen(harness: Harness) ->
 
 @pytest.mark.promise("GE-18")
 @pytest.mark.long
+@pytest.mark.own_database
 async def test_a_graph_of_ten_thousand_nodes_answers_in_time(harness: Harness) -> None:
     nodes = [(UUID(uuid7()), f"n{number}") for number in range(10_000)]
     build(harness, nodes, [(number, (number * 7 + step) % 10_000) for number in range(10_000) for step in (1, 2, 3)])
@@ -234,6 +235,7 @@ async def test_a_graph_of_ten_thousand_nodes_answers_in_time(harness: Harness) -
 
 
 @pytest.mark.long
+@pytest.mark.own_database
 @pytest.mark.promise("GE-17", "GE-18")
 async def test_a_hub_answers_in_time_and_says_that_it_was_cut(harness: Harness) -> None:
     nodes = [(UUID(uuid7()), f"n{number}") for number in range(30_000)]

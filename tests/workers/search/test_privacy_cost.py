@@ -68,6 +68,7 @@ async def pages(world: World, viewer: str, vector: Embedding) -> int:
     return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("PV-6")
 async def test_a_search_reads_no_more_for_being_private(world: World, guards: Guards) -> None:
     await stored(world, "ada", 900, Visibility.PRIVATE)

@@ -227,6 +227,7 @@ async def test_a_private_memory_of_somebody_else_is_not_found_in_the_same_words(
     assert watch.seen == []
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("PV-1")
 async def test_without_the_policy_it_would_be_seen(stage: Stage, database: Database) -> None:
     """The lock is the policy: loosened on purpose, what is private is in the replies, and the watch sees it."""

@@ -142,6 +142,7 @@ async def test_a_restored_namespace_is_equal_row_by_row_and_exports_the_same_lin
     assert database.rows("select 1 from changes where tenant = tenant_of('beta')"), "upkeep has to look at it"
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("IM-5")
 async def test_a_deleted_namespace_comes_back_with_its_audit_log(
     store: Store, acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]

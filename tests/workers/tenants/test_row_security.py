@@ -50,9 +50,9 @@ def worker(database: Database) -> Iterator[Connection]:
 
 
 @pytest.fixture(scope="module")
-def library(module_database: Database) -> list[Statement]:
+def library(shared_database: Database) -> list[Statement]:
     """The named queries that are about tenants, each prepared once to learn the types of its parameters."""
-    with psycopg.connect(module_database.owner_url) as connection:
+    with psycopg.connect(shared_database.owner_url) as connection:
         return statements(connection)
 
 

@@ -95,6 +95,7 @@ async def test_memories_that_cannot_be_embedded_do_not_block_the_others(
     assert seen[5:] == ids[:2]
 
 
+@pytest.mark.own_database
 async def test_a_namespace_whose_upkeep_fails_keeps_no_other_waiting(world: World) -> None:
     """Security finding 14: a clock that no SQL could count with ended the decay of all namespaces behind it."""
     for namespace in ("aaa", "zzz"):

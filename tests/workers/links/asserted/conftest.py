@@ -23,7 +23,7 @@ def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
 
 
 @pytest.fixture
-async def stage(module_store: Store, settings: Settings) -> AsyncIterator[Stage]:
+async def stage(shared_store: Store, settings: Settings) -> AsyncIterator[Stage]:
     async with running_workers(settings, *KINDS), staged(settings, workers=False) as running:
         yield running
 

@@ -154,6 +154,7 @@ async def test_what_gets_another_vector_comes_into_the_index(database: Database,
     assert database.rows("select node_id from memories where repeated") == []
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("IX-1")
 async def test_an_island_that_a_restore_brought_hides_nothing(database: Database, store: Store) -> None:
     """Rows of a dump come before the indexes by which equal ones are counted: all are in the index then."""

@@ -15,6 +15,7 @@ from tests.workers.search.recall.test_plans import DIMENSIONS, made
 from tools.loading import load
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("KN-9")
 @pytest.mark.parametrize("has_positions", [True, False])
 async def test_of_a_long_thread_only_what_follows_is_read(database: Database, has_positions: bool) -> None:

@@ -16,7 +16,7 @@ BOTH = ["trusted", "untrusted"]
 
 
 @pytest.fixture
-async def agent(module_store: Store, database: Database, redis_url: str, key_prefix: str) -> AsyncIterator[Agent]:
+async def agent(shared_store: Store, database: Database, redis_url: str, key_prefix: str) -> AsyncIterator[Agent]:
     async with (
         staged(stage_settings(database, redis_url, key_prefix, link_threshold="1")) as stage,
         agent_of(await stage.gateway()) as connected,

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -62,21 +62,22 @@ where second is not null
 
 
 @pytest.fixture(scope="module")
-def filled_database(module_database: Database) -> Database:
+def filled_database(servers: TestServers, template: str) -> Iterator[Database]:
     """A database with a large and a small namespace; a tenth of each is untrusted. The small one's are linked."""
     sides = [Partition.UNTRUSTED, *[Partition.TRUSTED] * 9]
     rows = [made("large", number, sides[number % 10]) for number in range(LARGE)]
     rows += [made("small", number, sides[number % 10]) for number in range(SMALL)]
 
     async def fill() -> None:
-        async with await Store.open(module_database.url) as store:
+        async with await Store.open(database.url) as store:
             model_id = await store.register_embedding_model("hash", "", DIMENSIONS)
             assert model_id == 1
-            assert await load(module_database.owner_url, model_id, rows, memory="64MB") == LARGE + SMALL
+            assert await load(database.owner_url, model_id, rows, memory="64MB") == LARGE + SMALL
             await store.write("small", lambda tx: tx.send(LINK_ALL))
 
-    asyncio.run(fill())
-    return module_database
+    with new_database(servers, template) as database:
+        asyncio.run(fill())
+        yield database
 
 
 @pytest.fixture

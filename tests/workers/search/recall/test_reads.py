@@ -249,6 +249,7 @@ ROWS_READ: Final = b"""
 """
 
 
+@pytest.mark.own_database
 async def test_stats_read_no_memory(scene: Scene) -> None:
     """A row is wide: at 100,000 memories a pass over all of them took a third of a second."""
     for number in range(3):
