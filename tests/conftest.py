@@ -1,11 +1,11 @@
 """Real PostgreSQL and Redis for every test that asks for them.
 
-`database` is a migrated database that knows the hash embedder and has no rows: one for all tests of a process, emptied
-after each, or a new one for a test with the marker own_database, which is for those that change the schema, rights or
-settings, read statistics, or need a database that knows no model. `store` is opened on it; `key_prefix` is a fresh
-prefix on a shared Redis. Each xdist process has servers of its own, unless ENGRAMQ_TEST_DATABASE_URL (a superuser's, or the
-owner's of databases with pgvector) and ENGRAMQ_TEST_REDIS_URL name others. ENGRAMQ_TEST_CITUS_URL names a database of a
-Citus cluster that all tests share instead: see `make test-citus`.
+`database` is a migrated database that knows the hash embedder and has no rows: one for all tests of a process,
+emptied after each, or a new one for a test with the marker own_database, which is for those that change the schema,
+rights or settings, read statistics, or need a database that knows no model. `store` is opened on it; `key_prefix` is
+a fresh prefix on a shared Redis. Each xdist process has servers of its own, unless ENGRAMQ_TEST_DATABASE_URL (a
+superuser's, or the owner's of databases with pgvector) and ENGRAMQ_TEST_REDIS_URL name others. ENGRAMQ_TEST_CITUS_URL
+names a database of a Citus cluster that all tests share instead: see `make test-citus`.
 """
 
 import asyncio
