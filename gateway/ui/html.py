@@ -5,7 +5,7 @@ import mimetypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,9 +130,10 @@ class Asset:
     content: bytes
 
 
-def read_assets(folder: Path = HERE / "static") -> Mapping[str, Asset]:
+@cache
+def read_assets() -> Mapping[str, Asset]:
     """Return the files of the page by their names."""
-    return {file.name: _asset(file) for file in sorted(folder.iterdir()) if file.is_file()}
+    return {file.name: _asset(file) for file in sorted((HERE / "static").iterdir()) if file.is_file()}
 
 
 def _asset(file: Path) -> Asset:
@@ -142,9 +143,10 @@ def _asset(file: Path) -> Asset:
     return Asset(f"{STATIC}/{digest}/{file.name}", guessed, content)
 
 
-def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environment:
+@cache  # a process compiles each template once, however many gateways it has
+def environment(language: str = ENGLISH) -> Environment:
     """Return what renders the templates in a language; `asset(name)` in them is the path of a file."""
-    messages = read_messages()
+    assets, messages = read_assets(), read_messages()
     texts = messages[language]
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),

@@ -199,7 +199,7 @@ class PageApp:
             service=service,
             sign_in=SignIn(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url.url),
             look=look,
-            templates={language: environment(self._assets, language) for language in read_messages()},
+            templates={language: environment(language) for language in read_messages()},
             has_tokens=settings.auth is not Auth.JWT,
             needs_sign_in=settings.auth is not Auth.NONE,
             settings=settings,

@@ -103,7 +103,8 @@ class Browser:
     @asynccontextmanager
     async def on(cls, port: int) -> AsyncIterator["Browser"]:
         """Open one for the server on this port."""
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", follow_redirects=True, timeout=30) as client:
+        base = f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient(base_url=base, follow_redirects=True, timeout=30, verify=False) as client:
             yield cls(client)
 
     @property
