@@ -29,7 +29,7 @@ from engramq.workers.queue.contract import Assignment, Completion, Periodic, Run
 from engramq.workers.queue.process import serve
 from tests.lanes import lanes_at
 
-BOUND_S = 15.0  # of every wait
+BOUND_S = 30.0  # of every wait
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
 ADA_ID = ADA.identity
 NAMESPACE = "tenant"
