@@ -97,9 +97,13 @@ def test_what_changed_is_told_as_such_in_one_line(
     write(tree, "recipe.txt", LINES + "one more\n")
     (tree / "oven.txt").unlink()
     git(tree, "mv", "shop.txt", "store.txt")
-    begun = session(client, ENGRAMQ_PROJECT="bakery")
-    begun.folder = str(tree)
-    lines = {line.rpartition("] ")[2]: line for line in told(begun, "SessionStart", source="startup").splitlines()}
+    for _ in range(20):
+        begun = session(client, ENGRAMQ_PROJECT="bakery")
+        begun.folder = str(tree)
+        context = told(begun, "SessionStart", source="startup")
+        if "unknown whether" not in context:  # as on a machine under load, where the time for files is up
+            break
+    lines = {line.rpartition("] ")[2]: line for line in context.splitlines()}
     assert "[OUT OF DATE? recipe.txt has changed since: verify before use]" in lines["Bread takes 40 steps"]
     assert "[OUT OF DATE? oven.txt is gone: verify before use]" in lines["The oven heats to 230"]
     assert "[shop.txt (now store.txt) as cited]" in lines["We open at 7"]
