@@ -55,17 +55,25 @@ _CODES: Final = compile_late(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246
 
 def forms_in(text: str) -> list[str]:
     """Return the forms that the index has of the numbers in a text, each once."""
-    forms: list[str] = []
+    return list(written_forms(text))
+
+
+def written_forms(text: str) -> dict[str, str]:
+    """Return the forms that the index has of the numbers in a text, and of each how the text has that number."""
+    written: dict[str, str] = {}
     for pattern, write in _WRITERS:
 
         def rewrite(found: re.Match[str], write: Writer = write) -> str:
             form = write(found)
             if form != found[0]:
-                forms.append(form)
+                own = found[0]
+                for earlier, of in written.items():
+                    own = own.replace(earlier, of)
+                written.setdefault(form, own)
             return form
 
         text = pattern.sub(rewrite, text)
-    return list(dict.fromkeys(forms))
+    return written
 
 
 def _write_joined(found: re.Match[str]) -> str:

@@ -26,6 +26,7 @@ PURE: Final = (
     "engramq.workers.one_form",
     "engramq.workers.search.boosts",
     "engramq.workers.search.neighbours",
+    "engramq.workers.search.number_words",
     "engramq.workers.search.question",
     "engramq.workers.search.ranking",
     "engramq.workers.search.spans",
@@ -35,6 +36,8 @@ PURE: Final = (
     "engramq.workers.search.time_rules",
     "engramq.workers.search.time_words",
     "engramq.workers.search.times",
+    "engramq.workers.search.times_of_day",
+    "engramq.workers.search.writings",
     "engramq.workers.sectors.decay",
     "engramq.workers.trust",
 )

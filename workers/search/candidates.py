@@ -181,6 +181,8 @@ async def choose_query(
     values = filters.values | {
         "question": question.words,
         "spellings": question.spellings,
+        "written": [writing.own for writing in question.writings],
+        "ways": ["\n".join(writing.others) for writing in question.writings],
         "zone": question.zone,
         "asked_days": days_as_text(question),
         "size": max(size.own if size.own <= COUNTED_ROWS else size.everybodys, 1),

@@ -18,10 +18,26 @@ case m.sector_source when 'manual' then 1::real when 'auto' then m.sector_confid
 -- make %(postings)s rows (lexeme_counts knows the common ones; others are rare) and surely enough candidates. The rest
 -- only add to what was found without them; where even the rarest is common, what has all words is looked up besides, since
 -- the rarest brings only some of its memories. Other spellings of dates and numbers are looked up too, and weigh nothing in
--- what a memory could have of the question.
-asked as materialized (
+-- what a memory could have of the question. A memory that has all words of another writing of a value has those of the
+-- question's own, which that stands for.
+written_otherwise as materialized (
+    select each.lexeme, string_agg('(' || way.query || ')', ' | ') as query
+    from unnest(%(written)s::text[], %(ways)s::text[]) as value (written, ways)
+    cross join lateral (
+        select string_agg('(' || lexeme_query(%(tenant)s, one.lexeme)::text || ')', ' & ') as query
+        from string_to_table(value.ways, E'\n') as text
+        cross join lateral unnest(words_asked({all_languages}, text)) as one (lexeme)
+        group by text
+    ) way
+    cross join lateral unnest(words_asked({all_languages}, value.written)) as each (lexeme)
+    group by each.lexeme
+), asked as materialized (
     select
-        lexeme, is_spelling, lexeme_query(%(tenant)s, lexeme) as query,
+        lexeme, is_spelling,
+        concat_ws(
+            ' | ', lexeme_query(%(tenant)s, lexeme)::text,
+            (select w.query from written_otherwise w where w.lexeme = asked.lexeme and not asked.is_spelling)
+        )::tsquery as query,
         coalesce(
             (select sum(c.memories)::float8 from lexeme_counts c
              where c.tenant = %(tenant)s and c.partition = any(%(partitions)s::text[])

@@ -9,7 +9,7 @@ together.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -118,8 +118,23 @@ _lexemes: Final = msgspec.json.Decoder(list[list[str]])
 
 
 def _texts(questions: Sequence[Question]) -> list[str]:
-    """Return the texts whose words are looked up: each question, followed by its other spellings."""
-    return [text for question in questions for text in (question.words, question.spellings)]
+    """Return the texts whose words are looked up: each question, its other spellings, its values and their writings."""
+    return [
+        text
+        for question in questions
+        for text in (
+            question.words,
+            question.spellings,
+            *(each for writing in question.writings for each in (writing.own, *writing.others)),
+        )
+    ]
+
+
+def _asked(question: Question, lexemes: Iterator[list[str]]) -> Asked:
+    """Return the words of a question from those of all texts, in their order."""
+    own, spellings = next(lexemes), next(lexemes)
+    ways = [(next(lexemes), [next(lexemes) for _ in writing.others]) for writing in question.writings]
+    return Asked(own, spellings, ways)
 
 
 class Copies:
@@ -253,9 +268,7 @@ class Copies:
         copy.now = state.now
         ask = partial(store.look_up, namespace)
         words = iter(_lexemes.decode(lexemes))
-        return [
-            CurrentCopy(copy, Asked(lexemes, spellings), ask) for lexemes, spellings in zip(words, words, strict=True)
-        ]
+        return [CurrentCopy(copy, _asked(question, words), ask) for question in questions]
 
     async def _take_over(self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, state: _State) -> bool:
         """Take over what a copy lacks; False where that is not all, or too much."""

@@ -47,10 +47,14 @@ _NUMBERS: Final = ("position", "sector_confidence", "confidence", "active_hours"
 
 
 class Asked(NamedTuple):
-    """The words of a question as the index has them, and those of its dates and numbers in other spellings."""
+    """The words of a question as the index has them, and those of its dates and numbers in other spellings.
+
+    `ways`: for each value that others write otherwise its own words, and those of each other writing.
+    """
 
     lexemes: Sequence[str]
     spellings: Sequence[str] = ()
+    ways: Sequence[tuple[Sequence[str], Sequence[Sequence[str]]]] = ()
 
 
 class _Cosines(NamedTuple):
@@ -243,9 +247,11 @@ class NamespaceCopy:
         of the question weigh, other spellings left out."""
         score = np.zeros(len(chosen))
         size, hits, missing = max(len(self), 1), [], 0
-        own = frozenset(words.lexemes)
+        own, others = frozenset(words.lexemes), self._written_otherwise(words)
         for lexeme in (*words.lexemes, *(spelling for spelling in words.spellings if spelling not in own)):
             rows = np.array(self._postings.get(lexeme, ()), dtype=np.intp)
+            if more := others.get(lexeme):
+                rows = np.union1d(rows, np.array(sorted(more), dtype=np.intp))
             if len(rows := rows[chosen[rows]]):
                 hits.append((rows, lexeme in own))
             else:
@@ -257,6 +263,16 @@ class NamespaceCopy:
             score[rows] += weight
             asked_weight += weight if is_own else 0.0
         return score / (1 + self._words_of[: len(score)] / HALF_LENGTH), asked_weight
+
+    def _written_otherwise(self, words: Asked) -> dict[str, set[int]]:
+        """Return by each word of a value the rows that have all words of another writing of it."""
+        found: dict[str, set[int]] = {}
+        for lexemes, ways in words.ways:
+            several = [[self._postings.get(lexeme, ()) for lexeme in way] for way in ways]
+            if rows := set[int]().union(*(set(way[0]).intersection(*way[1:]) for way in several if way)):
+                for lexeme in lexemes:
+                    found.setdefault(lexeme, set()).update(rows)
+        return found
 
     def _cosines(self, embedding: Embedding, chosen: Mask) -> "_Cosines":
         comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)

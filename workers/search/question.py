@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
 from engramq.workers.one_form import forms_in
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, DaySpan
-from engramq.workers.search.spellings import other_spellings
+from engramq.workers.search.spellings import other_spellings, ways_of_day
 from engramq.workers.search.time_words import english_months
 from engramq.workers.search.times import Times, read_times
+from engramq.workers.search.writings import WrittenValue, writings_in
 
 READ: Final = 2_000  # characters; no question is longer, and a pasted document is none
 
@@ -191,7 +192,13 @@ class Question:
     @cached_property
     def spellings(self) -> str:
         """The dates and numbers of the question in their other spellings; "" where there are none."""
-        return " ".join(filter(None, (other_spellings(self._read, self._times.dates), *forms_in(self._read))))
+        return " ".join(filter(None, (other_spellings(self._times.dates), *forms_in(self._read))))
+
+    @cached_property
+    def writings(self) -> tuple[WrittenValue, ...]:
+        """The values of the question that others write otherwise, and how."""
+        dates = [WrittenValue(own, ways_of_day(span)) for own, span in self._times.written]
+        return writings_in(self._read, dates)
 
     def _first_of(self, names: Iterable[str]) -> str | None:
         """Return the first of several names that the question holds, None when it is joined to the next."""

@@ -1,21 +1,26 @@
 """Spell the dates of a question in the other usual ways, and find its words where a letter is wrong. Pure.
 
-"March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 3 pm is 15:00. How full text cuts such a spelling into words
-is its own matter: each is given whole. Numbers have one form (`workers/one_form.py`).
+"March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024. How full text cuts such a spelling into words is its own
+matter: each is given whole. Numbers have one form (`workers/one_form.py`), and other writings (`writings.py`).
 """
 
 import re
 from collections.abc import Container, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
+from engramq.workers.search.number_words import short_ordinal
 from engramq.workers.search.spans import DAY, MONTHS, DaySpan
 
 LONG_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
 AMONG_OTHERS: Final = 5  # the same where other words of the query agree
 WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
 READ: Final = 4_000  # characters of a memory, whose words are compared
-SPELLED: Final = 8  # dates, and as many times of day, of a question
+SPELLED: Final = 8  # dates of a question
+_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
+AMONG_OTHERS: Final = 5  # the same where other words of the query agree
+WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
+READ: Final = 4_000  # characters of a memory, whose words are compared
+SPELLED: Final = 8  # dates of a question
 _TIME_OF_DAY: Final = re.compile(
     r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?<=:\d\d)(?![\w:/-]|[.,]\d))", re.IGNORECASE
 )
@@ -58,13 +63,26 @@ def _is_off_by_one(word: str, other: str) -> bool:
     return max(len(mine), len(theirs)) <= 1 or (len(mine) == 2 and mine == theirs[::-1])
 
 
-def other_spellings(text: str, dates: Sequence[DaySpan]) -> str:
-    """Return the other spellings of the times of day in a text and of the dates that were read in it, "" for none."""
-    if not dates and not any(character.isdigit() for character in text):
-        return ""
-    spelled = [word for span in dates[:SPELLED] for word in _of_date(span)]
-    spelled += [word for time in islice(_times_of_day(text), SPELLED) for word in time]
-    return " ".join(dict.fromkeys(spelled))
+def other_spellings(dates: Sequence[DaySpan]) -> str:
+    """Return the other spellings of dates that were read in a text, "" for none."""
+    return " ".join(dict.fromkeys(word for span in dates[:SPELLED] for word in _of_date(span)))
+
+
+def ways_of_day(span: DaySpan) -> tuple[str, ...]:
+    """Return how a day or a month is written whole; none of a span of other days."""
+    first, month = span.first, MONTHS[span.first.month - 1]
+    if span.every_year:
+        return ()
+    if span.last - span.first >= 27 * DAY:
+        return (f"{month} {first.year}", f"{month[:3]} {first.year}", f"{first:%Y-%m}", f"{first:%m/%Y}")
+    if span.last > first:
+        return ()
+    day, year = first.day, first.year
+    return (
+        f"{day} {month} {year}", f"{day} {month[:3]} {year}", f"{month} {short_ordinal(day)} {year}",
+        f"{year:04}-{first:%m-%d}", f"{day}.{first.month}.{year}", f"{first:%d.%m}.{year}",
+        f"{first.month}/{day}/{year}", f"{first:%m/%d}/{year}",
+    )  # fmt: skip
 
 
 def _of_date(span: DaySpan) -> Iterator[str]:
@@ -90,16 +108,3 @@ def _of_date(span: DaySpan) -> Iterator[str]:
         )
         for d, m in pairs:
             yield from (f"{d}.{m}.{day.year}", f"{m}/{d}/{day.year}", f"{d}/{m}/{day.year}")
-
-
-def _times_of_day(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield how each time of day is written by the other clock, and with a zero or without."""
-    for found in _TIME_OF_DAY.finditer(text):
-        hour, minute, half = int(found[1]), found[2] or "00", (found[3] or "").lower()
-        if hour > (12 if half else 24) or int(minute) > 59 or (half and not hour):
-            continue
-        if half:
-            hour = hour % 12 + 12 * (half == "p")
-        short, side = (hour - 1) % 12 + 1, "pm" if 12 <= hour < 24 else "am"
-        ways = [f"{hour:02}:{minute}", f"{hour}:{minute}", f"{short}:{minute} {side}", f"{short}:{minute}{side}"]
-        yield (*ways, f"{short} {side}", f"{short}{side}") if minute == "00" else tuple(ways)

@@ -62,7 +62,7 @@ class NamedTime(NamedTuple):
 class Times:
     """The times that a text names; `rest` is the text without them. `dates`: those that it spells out.
 
-    `are_sure`: any of them is more than a number that may be a year.
+    `are_sure`: any of them is more than a number that may be a year. `written`: single dates as the text has them.
     """
 
     spans: DaySpans
@@ -70,6 +70,7 @@ class Times:
     dates: DaySpans
     tense: Tense
     are_sure: bool
+    written: tuple[tuple[str, DaySpan], ...] = ()
 
     def hold(self, day: date) -> bool:
         """Say whether a day lies in one of the spans."""
@@ -87,7 +88,8 @@ def read_times(text: str, today: date | None) -> Times:
         end = each.end
     dates = tuple(span for each in named for span in each.dates)
     are_sure = any(each.is_sure for each in named)
-    return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure)
+    written = tuple((text[each.start : each.end], *each.dates) for each in named if len(each.dates) == 1)
+    return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure, written)
 
 
 def _choose_weekdays(named: Iterator[NamedTime], today: date | None, tense: Tense) -> list[NamedTime]:

@@ -1,0 +1,73 @@
+"""Read the times of day in a text, by either clock and in words, and write each in the other ways. Pure."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from engramq.schemas.patterns import compile_late
+from engramq.workers.search.number_words import spell_count, value_of
+
+_CLOCK: Final = re.compile(
+    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?:\s?Uhr\b(?: (\d\d)\b)?|h\b)"
+    r"|(?<=:\d\d)(?![\w:/-]|[.,]\d))",
+    re.IGNORECASE | re.ASCII,
+)
+_SAID: Final = compile_late(
+    r"\b(?:(half|quarter|Viertel) (past|to|nach|vor) |(halb) |(?=[^\W_]+ o['\u2019]clock))(\d{1,2}|[^\W\d_]{2,7})"
+    r"(?: (?:o['\u2019]clock|Uhr))?\b(?![:.]?\d)",
+    re.IGNORECASE,
+)
+_MINUTES: Final = {"half": 30, "quarter": 15, "viertel": 15}
+
+
+class TimeOfDay(NamedTuple):
+    """A time as it stands in a text, the hours of 24 that it may mean, and its minute."""
+
+    own: str
+    hours: tuple[int, ...]
+    minute: int
+
+
+def times_in(text: str) -> Iterator[TimeOfDay]:
+    """Yield the times of day of a text."""
+    if any(character.isdigit() for character in text):
+        for found in _CLOCK.finditer(text):
+            hour, minute, half = int(found[1]), int(found[2] or found[4] or 0), (found[3] or "").lower()
+            if hour > (12 if half else 24) or minute > 59 or (half and not hour):
+                continue
+            yield TimeOfDay(found[0], (hour % 12 + 12 * (half == "p") if half else hour,), minute)
+    for found in _SAID.finditer(text):
+        hour = int(found[4]) if found[4].isdigit() else value_of(found[4].lower()) or 0
+        if not 0 < hour <= 12:
+            continue
+        minute = 30 if found[3] else _MINUTES.get((found[1] or "").lower(), 0)
+        is_before = found[3] or (found[2] or "").lower() in {"to", "vor"}
+        if is_before:
+            hour, minute = hour - 1, 60 - minute
+        yield TimeOfDay(found[0], (hour % 12 + 12, hour % 12), minute)
+
+
+def ways_of_time(time: TimeOfDay) -> tuple[str, ...]:
+    """Return how a time is written by both clocks and said in words."""
+    return tuple(dict.fromkeys(way for hour in time.hours for way in _ways(hour, time.minute)))
+
+
+def _ways(hour: int, minute: int) -> Iterator[str]:
+    short, side = (hour - 1) % 12 + 1, "pm" if 12 <= hour < 24 else "am"
+    yield from (f"{hour:02}:{minute:02}", f"{hour}:{minute:02}")
+    after = (short % 12) + 1
+    if minute == 0:
+        yield from (f"{short}{side}", f"{short} {side}", f"{short} {side[0]}.m.", f"{hour} Uhr", f"{short} o'clock")
+        yield from (f"{word} o'clock" for word in spell_count(short)[:1])
+        return
+    yield from (f"{short}:{minute:02}{side}", f"{short}:{minute:02} {side}")
+    if minute == 30:
+        yield from (f"half past {_name(short)}", f"halb {_name(after, german=True)}")
+    elif minute == 15:
+        yield from (f"quarter past {_name(short)}", f"Viertel nach {_name(short, german=True)}")
+    elif minute == 45:
+        yield from (f"quarter to {_name(after)}", f"Viertel vor {_name(after, german=True)}")
+
+
+def _name(hour: int, *, german: bool = False) -> str:
+    return spell_count(hour)[german] if hour > 1 else ("one", "eins")[german]

@@ -1,0 +1,284 @@
+"""Write the values of a question as others write them: 1.5 km is 1500 m, 9 pm is 21:00, 300 is three hundred. Pure.
+
+A memory that has all words of another writing counts as if it had the words that this one stands for. So a writing is
+whole, and never a small number alone, which many dates hold: that goes with the word beside it. English and German.
+What the index has of numbers beside their own words, `one_form.py` and schema.sql know.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from engramq.schemas.common_words import GRAMMAR
+from engramq.schemas.patterns import compile_late
+from engramq.workers.one_form import written_forms
+from engramq.workers.search.number_words import (
+    as_roman,
+    is_count,
+    names_number,
+    read_count,
+    read_ordinal,
+    read_roman,
+    short_ordinal,
+    spell_count,
+    spell_ordinal,
+)
+from engramq.workers.search.times_of_day import times_in, ways_of_time
+
+VALUES: Final = 4  # of a question that are written otherwise
+WAYS: Final = 12  # of each: full text needs some .1 ms for each
+_SMALL: Final = 31  # up to here a number is the day of many dates
+_YEARS: Final = range(1900, 2100)
+_ROMANS: Final = range(2, 21)
+
+
+class WrittenValue(NamedTuple):
+    """A part of a question, and how others write what it says."""
+
+    own: str
+    others: tuple[str, ...]
+
+
+# Units of each kind: signs and names, and how much of the least one it is.
+_KINDS: Final = (
+    (("mm millimetres millimeters", 1), ("cm centimetres centimeters Zentimeter", 10),
+     ("m metres meters Meter", 1e3), ("km kilometres kilometers Kilometer", 1e6)),
+    (("g grams Gramm", 1), ("kg kilograms kilos Kilogramm Kilo", 1e3)),
+    (("ml millilitres milliliters Milliliter", 1), ("cl centilitres", 10), ("l litres liters Liter", 1e3)),
+    (("ms milliseconds", 1), ("s seconds sec secs Sekunden", 1e3), ("min minutes mins Minuten", 6e4),
+     ("h hours hrs Stunden", 3.6e6)),
+    (("days Tage", 1), ("weeks Wochen", 7)),
+    (("months Monate", 1), ("years Jahre", 12)),
+    (("KB kilobytes", 1), ("MB megabytes", 1e3), ("GB gigabytes", 1e6), ("TB terabytes", 1e9)),
+    (("km/h kmh kph", 1),),
+    (("C degrees Grad °C °", 1),),
+    (("EUR euros", 1),), (("USD dollars", 1),), (("GBP pounds", 1),),
+    (("percent Prozent %", 1),),
+)  # fmt: skip
+_TIMES_APART: Final = 1_000  # units of one kind in which the same is said
+_NOT_JOINED: Final = frozenset(["h", "cl"])  # signs that the index does not join with their number
+_NUMBERED_SO: Final = (
+    "act article band book chapter episode grade kapitel level part phase section stage teil title type volume war"
+)
+_NAMED: Final = frozenset(_NUMBERED_SO.split())  # what is numbered as kings are
+_NUMBER: Final = compile_late(
+    r"(?<![\w.,:/+#@-])(?<![0-9] )(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,9}(?:[.,][0-9]{1,4})?)"
+    r"(?![0-9]|[.,:/-][0-9]|[ .-][0-9])"
+)
+_DIGIT: Final = compile_late(r"[0-9]")
+_WORD: Final = compile_late(r"[^\W\d_]+")
+_DIGIT_BEFORE: Final = compile_late(r"[0-9] \Z")
+_UNIT_AFTER: Final = compile_late(r" ?(km/h|per cent|%|°C?|[^\W\d_]+)(?![\w/])")
+_AFTER: Final = compile_late(r" ([^\W\d_]+)")
+_BEFORE: Final = compile_late(r"([^\W\d_]+) \Z")
+_ORDINAL: Final = compile_late(
+    r"\b(?:([0-9]{1,2})(?:st|nd|rd|th)|(?:[Tt]went|[Tt]hirt)(?:y-[a-z]+|ieth)|[^\W\d_]{5,12})\b"
+)
+_GERMAN_ORDINAL: Final = compile_late(r"(?<![\w.,:/-])([0-9]{1,2})\. ([A-ZÄÖÜ][^\W\d_]+)")
+_VERSION: Final = compile_late(r"(?<![\w.,:/-])([vV]?)([0-9]{1,4}(?:\.[0-9]{1,4}){0,2})(?![\w%]|[.:/,-]\w)")
+_NUMBERED: Final = compile_late(r"\b([A-Za-z]{3,})([0-9]{1,4})\b(?![.:/-]\w)")
+_FRACTION: Final = compile_late(r"(?<![\w.,-])(?:0?[.,]([0-9]{1,8})|([1-9])[eE]-0?([1-9]))(?![\w%]|[.,-][0-9])")
+_ROMAN: Final = compile_late(r"\b([^\W\d_]{3,}) ([IVX]{1,6})\b")
+_CAPITALS: Final = compile_late(r"\b[A-Z]{2,4}\b(?!\.[A-Z])")
+_CAPITAL: Final = compile_late(r"[A-Z]\.?[A-Z]|\b[VX]\b")
+_DOTTED: Final = compile_late(r"\b(?:[A-Z]\.){2,4}(?!\w)")
+_SHORT: Final = 4  # letters of a text that is an abbreviation itself
+_QUARTER: Final = compile_late(
+    r"\b(?:(20[0-9]{2})[ /]?)?Q([1-4])(?:[ /]?(20[0-9]{2}))?\b"
+    r"|\b(first|second|third|fourth) quarter(?: of)? (20[0-9]{2})\b",
+    re.IGNORECASE,
+)
+_PARTED: Final = " \x01 "  # stands for what was read: no rule reads over it
+WrittenValues: TypeAlias = Iterator[WrittenValue]
+
+
+def writings_in(text: str, dates: Iterable[WrittenValue] = ()) -> tuple[WrittenValue, ...]:
+    """Return the values of a text that others write otherwise; `dates` are those that were read in it."""
+    chosen: dict[str, list[str]] = {}
+    dates = list(dates)
+    for writing in (*dates, *islice(_found(text, [writing.own for writing in dates]), 4 * VALUES)):
+        ways = chosen.setdefault(writing.own, [])
+        ways += (way for way in writing.others if way not in {*ways, writing.own})
+    several = (WrittenValue(own, tuple(ways[:WAYS])) for own, ways in chosen.items() if ways)
+    return tuple(islice(several, VALUES))
+
+
+def _found(text: str, read: Iterable[str]) -> WrittenValues:
+    """Yield what each rule finds that no rule before has read."""
+    if _DIGIT.search(text):
+        for form, own in written_forms(text).items():  # which are measures and counts, too
+            yield WrittenValue(own, (form, *(spell_count(int(form)) if form.isdecimal() else ())))
+    for own in read:
+        text = text.replace(own, _PARTED)
+    has_number = _DIGIT.search(text) or names_number(_WORD.findall(text.lower()))
+    for rule in _RULES if has_number else _RULES_FOR_CAPITALS if _CAPITAL.search(text) else ():
+        for writing in list(rule(text)):
+            yield writing
+            text = text.replace(writing.own, _PARTED)
+
+
+def _times(text: str) -> WrittenValues:
+    for time in times_in(text):
+        yield WrittenValue(time.own, ways_of_time(time))
+
+
+def _quarters(text: str) -> WrittenValues:
+    for found in _QUARTER.finditer(text):
+        year = found[1] or found[3] or found[5]
+        if year:
+            number = int(found[2]) if found[2] else read_ordinal(found[4].lower()) or 0
+            yield WrittenValue(found[0], (f"Q{number} {year}", f"{spell_ordinal(number)[0]} quarter {year}"))
+
+
+@cache
+def _units() -> dict[str, tuple[int, float]]:
+    """Return the kind of each sign and name of a unit, and how much of the least it is; names in both numbers."""
+    found = {}
+    for kind, units in enumerate(_KINDS):
+        for names, size in units:
+            for name in names.split():
+                found |= dict.fromkeys((name, name.removesuffix("s") if len(name) > 3 else name), (kind, size))
+    return found | {"per cent": found["percent"]}
+
+
+class _NumberInText(NamedTuple):
+    """A number of a text, where it stands, and whether it is spelled in words."""
+
+    start: int
+    end: int
+    value: float
+    is_spelled: bool
+
+
+def _counts(text: str) -> Iterator[_NumberInText]:
+    """Yield the numbers of a text, those in words too."""
+    for found in _NUMBER.finditer(text):
+        is_grouped = re.fullmatch(r"[0-9]{1,3}(?:,[0-9]{3})+", found[0])
+        plain = found[0].replace(",", "" if is_grouped else ".")
+        if not re.match(r"0[0-9]", plain):
+            yield _NumberInText(found.start(), found.end(), float(plain), is_spelled=False)
+    run: list[re.Match[str]] = []
+    for word in [*_WORD.finditer(text), None]:
+        small = word[0].lower() if word else ""
+        is_one = is_count(small)
+        if word and run and (is_one or small == "and") and text[run[-1].end() : word.start()] in {" ", "-"}:
+            run.append(word)
+            continue
+        while run and run[-1][0].lower() == "and":
+            run.pop()
+        if run and (value := read_count([each[0].lower() for each in run])) is not None and value > 1:
+            yield _NumberInText(run[0].start(), run[-1].end(), value, is_spelled=True)
+        run = [word] if word and is_one and not _DIGIT_BEFORE.search(text, 0, word.start()) else []
+
+
+def _measures(text: str) -> WrittenValues:
+    """Yield measures in other units and by other names of theirs."""
+    for count in _counts(text):
+        if unit := _UNIT_AFTER.match(text, count.end):
+            known = _units().get(unit[1]) or _units().get(unit[1].lower())
+            if known:
+                yield WrittenValue(text[count.start : unit.end()], tuple(_in_units(count.value, *known)))
+
+
+def _in_units(value: float, kind: int, size: float) -> Iterator[str]:
+    """Yield a measure in each unit of its kind in which it is short, its own first."""
+    near = (unit for unit in _KINDS[kind] if 1 / _TIMES_APART <= unit[1] / size <= _TIMES_APART)
+    for names, other in sorted(near, key=lambda unit: unit[1] != size):
+        amount = value * size / other
+        written = f"{amount:.6g}"
+        if not 0.01 <= amount < 1e5 or len(written.strip("0.")) > 5:
+            continue
+        first, *more = names.split()
+        is_joined = len(first) < 3 and first not in _NOT_JOINED
+        yield f"{written}{first}" if is_joined else f"{written} {first}"
+        yield from (f"{written} {name}" for name in more[: 3 if other == size else 2] if name.isalpha())
+        if first in _NOT_JOINED:
+            yield f"{written}{first}"
+        if amount == int(amount) <= 100:
+            name = first if len(first) > 3 else more[0]
+            yield from (f"{spelled} {name}" for spelled in spell_count(int(amount))[:1])
+
+
+def _numbers(text: str) -> WrittenValues:
+    """Yield numbers that count or name something, in words, in digits and as Roman numerals."""
+    for count in _counts(text):
+        if count.value == int(count.value) and not text[count.end : count.end + 1].isalpha():
+            yield from _plain(text, count)
+
+
+def _plain(text: str, count: _NumberInText) -> WrittenValues:
+    number, own = int(count.value), text[count.start : count.end]
+    after, before = _AFTER.match(text, count.end), _BEFORE.search(text, max(0, count.start - 40), count.start)
+    if before is not None and before[1].lower() not in GRAMMAR and number <= _SMALL:
+        ways = [str(number)] if count.is_spelled else []
+        if number in _ROMANS and (before[1][0].isupper() or before[1] in _NAMED):
+            ways.append(as_roman(number))
+        yield WrittenValue(f"{before[0]}{own}", tuple(f"{before[0]}{way}" for way in ways))
+    if not count.is_spelled:
+        if number not in _YEARS and "." not in own:
+            yield WrittenValue(own, spell_count(number))
+    elif number > _SMALL:
+        yield WrittenValue(own, (str(number),))
+    elif after is not None and after[1].lower() not in GRAMMAR:
+        yield WrittenValue(f"{own}{after[0]}", (f"{number}{after[0]}",))
+
+
+def _ordinals(text: str) -> WrittenValues:
+    for found in _ORDINAL.finditer(text):
+        number = int(found[1]) if found[1] else read_ordinal(found[0].lower()) or 0
+        if number > 1:
+            yield WrittenValue(found[0], spell_ordinal(number) if found[1] else (short_ordinal(number),))
+    for found in _GERMAN_ORDINAL.finditer(text):
+        ways = [way for way in spell_ordinal(int(found[1])) if way.endswith(("en", "er"))]
+        yield WrittenValue(found[0], tuple(f"{way} {found[2]}" for way in ways))
+
+
+def _versions(text: str) -> WrittenValues:
+    for found in _VERSION.finditer(text):
+        sign, written = found[1], found[2]
+        if not sign and "." not in written:
+            continue
+        before = _BEFORE.search(text, max(0, found.start() - 40), found.start())
+        short = re.sub(r"(?:\.0)+\Z", "", written)
+        ways = [way for way in (written, f"{short}.0", f"{short}.0.0", short) if way.count(".") in {1, 2}]
+        if before is not None and "." not in short and before[1].lower() not in GRAMMAR:
+            yield WrittenValue(f"{before[0]}{found[0]}", (f"{before[1]} {short}",))
+        yield WrittenValue(found[0], tuple(ways))
+    for found in _NUMBERED.finditer(text):
+        yield WrittenValue(found[0], (f"{found[1]} {found[2]}",))
+
+
+def _fractions(text: str) -> WrittenValues:
+    """Yield .0003 and 3e-4 for 0.0003."""
+    for found in _FRACTION.finditer(text):
+        digits = found[1] or "0" * (int(found[3]) - 1) + found[2]
+        ways = [f"0.{digits}", f".{digits}"]  # with a comma these would be two numbers of the index
+        significant = digits.strip("0")
+        if len(significant) == 1:
+            ways.append(f"{significant}e-{digits.index(significant) + 1}")
+        yield WrittenValue(found[0], tuple(ways))
+
+
+def _romans(text: str) -> WrittenValues:
+    for found in _ROMAN.finditer(text):
+        number = read_roman(found[2])
+        if number is not None and number > 1 and found[1].lower() not in GRAMMAR:
+            spelled = spell_count(number)[:1]
+            yield WrittenValue(found[0], tuple(f"{found[1]} {way}" for way in (str(number), *spelled)))
+
+
+def _abbreviations(text: str) -> WrittenValues:
+    """Yield U.S.A. for USA, and the other way; the index has such letters in pairs."""
+    for found in _DOTTED.finditer(text):
+        yield WrittenValue(found[0], (found[0].replace(".", ""),))
+    if len(text) <= _SHORT or not text.isupper():
+        several = (found[0] for found in _CAPITALS.finditer(text) if found[0] not in _units())
+        yield from (WrittenValue(own, (".".join(own) + ".",)) for own in several)
+
+
+_RULES: Final[tuple[Callable[[str], WrittenValues], ...]] = (
+    _times, _quarters, _ordinals, _measures, _fractions, _versions, _romans, _numbers, _abbreviations,
+)  # fmt: skip
+_RULES_FOR_CAPITALS: Final = (_romans, _abbreviations)
