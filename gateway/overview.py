@@ -97,10 +97,10 @@ def queue_check(mailboxes: Sequence[MailboxState]) -> Check:
 
 def dead_letters_check(mailboxes: Sequence[MailboxState]) -> Check:
     """Check that no command was given up."""
-    dead = [f"{mailbox.dead} of {mailbox.kind}" for mailbox in mailboxes if mailbox.dead]
+    dead = [f"{mailbox.kind} {mailbox.dead}" for mailbox in mailboxes if mailbox.dead]
     if not dead:
         return passed(CheckName.DEAD_LETTERS)
-    return degraded(CheckName.DEAD_LETTERS, f"Commands were given up: {', '.join(dead)}.")
+    return degraded(CheckName.DEAD_LETTERS, f"Commands were given up, by mailbox: {', '.join(dead)}.")
 
 
 def clock_check(ahead_s: float, clocks: Mapping[str, float]) -> Check:

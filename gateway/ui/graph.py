@@ -37,6 +37,8 @@ async def show_graph(page: PageRequest) -> Response:
 async def graph_data(page: PageRequest) -> Response:
     """Answer the drawing with what is around one more memory or node."""
     found = await _load_around(page) or await _whole(page)
+    if "told" in found:
+        found["told"] = page.say(found["told"])
     return JSONResponse(found, 404 if "missing" in found else 200)
 
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from engramq.gateway.ui.languages import ENGLISH, extension_for, read_messages
-from engramq.gateway.ui.reasons import say_reason
+from engramq.gateway.ui.reasons import say_details, say_reason
 from engramq.gateway.ui.texts import compare_texts, drop_marks, reveal, set_markdown
 from engramq.schemas.vocabulary import Scope
 
@@ -105,6 +105,7 @@ HERE: Final = Path(__file__).parent
 STATIC: Final = "/ui/static"
 _DIGEST_CHARS: Final = 12
 _SHOWN_ID_CHARS: Final = 8
+AGO: Final = "{} ago"
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _OTHER_SIGNS: Final = str.maketrans(",.", ".,")
 # Words that page.js and graph.js say by themselves.
@@ -116,6 +117,9 @@ SCRIPT_WORDS: Final = (
     "Open",
     "nodes",
     "edges",
+    "of",
+    "more are not drawn; the most is",
+    "What is around it cannot be read now. Load the page again.",
     "The file is too large for the page.",
 )
 _EXTRA_TYPES: Final = {".txt": "text/plain; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -157,13 +161,14 @@ def environment(language: str = ENGLISH) -> Environment:
         auto_reload=False,
         extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
-    made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal, "json": as_json}
+    made.filters |= {"when": when, "day": day, "short": short, "unhidden": reveal, "json": as_json}
     made.filters |= {
         "number": partial(format_number, language=language),
         "signed": partial(with_sign, language=language),
     }
     made.filters |= {"markdown": set_markdown, "plain": drop_marks}
     made.filters |= {"t": lambda text: texts.get(text, text), "reason": partial(say_reason, messages=texts)}
+    made.filters |= {"detail": partial(say_details, messages=texts), "since": partial(since, said=texts.get(AGO, AGO))}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
     made.globals |= {
         "PAGES": PAGES,
@@ -201,22 +206,22 @@ def day(text: str | None) -> Markup:
     return Markup('<time datetime="{}" title="{} (UTC)"{}>{}</time>').format(text, text, moves, text[:10])
 
 
-def since(text: str | None) -> Markup:
+def since(text: str | None, said: str = AGO) -> Markup:
     """Return how long ago a time was, with the whole of it for programs; page.js says it in the reader's language."""
     if not text:
         return Markup("")
     return Markup('<time datetime="{}" title="{} UTC" data-ago>{}</time>').format(
-        text, text[:16].replace("T", " "), ago(text)
+        text, text[:16].replace("T", " "), ago(text, said)
     )
 
 
-def ago(text: str, now: datetime | None = None) -> str:
-    """Return how long ago a time was, in its largest unit."""
+def ago(text: str, said: str = AGO, now: datetime | None = None) -> str:
+    """Return how long ago a time was, in its largest unit, as a language says it."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return span(((now or datetime.now(UTC)) - moment).total_seconds()) + " ago"
+    return said.format(span(((now or datetime.now(UTC)) - moment).total_seconds()))
 
 
 def span(seconds: float) -> str:

@@ -16,6 +16,10 @@ from engramq.schemas.sentences import sentences_of
 REASONS: Final = tuple(
     line for line in Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines() if not line.startswith("#")
 )
+# Details of why a memory is known whose values are words of ours too: others are as stored.
+_OF_OUR_WORDS: Final = frozenset({"action", "new", "origin"})
+DETAIL_WORDS: Final = ("kept by an agent", "kept on request", "unasked", "shown in 1 search", "shown in {} searches")
+_SEARCHES: Final = re.compile(r"shown in (\d+) searches")
 _MOST_CHARS: Final = 1000  # a longer text stays as it is: parts within parts take the square of its length
 
 
@@ -50,3 +54,20 @@ def _say(text: str, messages: Mapping[str, str]) -> str:
         if found := pattern.fullmatch(text):
             return messages.get(reason, reason).format(*(_say(part, messages) for part in found.groups()))
     return text
+
+
+def say_details(text: str, messages: Mapping[str, str]) -> str:
+    """Return the details of why a memory is known, "thread plan, position 3", as a language has them."""
+    return ", ".join(_say_detail(detail, messages) for detail in text.split(", ")) if messages else text
+
+
+def _say_detail(detail: str, messages: Mapping[str, str]) -> str:
+    if found := _SEARCHES.fullmatch(detail):
+        return messages["shown in {} searches"].format(found[1])
+    name, blank, value = detail.partition(" ")
+    if detail in DETAIL_WORDS:
+        return messages[detail]
+    if not blank or name not in messages:
+        return detail
+    word = value.replace("_", " ")
+    return f"{messages[name]} {messages.get(word, value) if name in _OF_OUR_WORDS else value}"

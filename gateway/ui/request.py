@@ -64,6 +64,7 @@ _PLAIN: Final = {
     "Call again": "Try again",
     "call again": "try again",
     '; project="*" shows them': "",
+    "include_superseded=true shows it too": "the filter “superseded ones too” shows it",
 }
 
 
@@ -196,6 +197,11 @@ class PageRequest:
         """Return a template as a response; `done` in the address says what the form before has done."""
         shown = {"page": self, "done": DONE.get(self.query("done"), ""), **values}
         return HTMLResponse(self.site.templates[self.language].get_template(template).render(shown), status)
+
+    def say(self, text: str) -> str:
+        """Return a sentence of ours in the language of the page, for what is answered without a template."""
+        said: str = self.site.templates[self.language].call_filter("reason", text)
+        return said
 
     @property
     def language(self) -> str:

@@ -62,7 +62,7 @@ async def test_kinds_without_a_worker_and_commands_given_up_are_named(
     told = {check.name: check.told for check in found.checks if check.state != "ok"}
     assert told == {
         "worker": "No worker of the kinds sectors, upkeep lives.",
-        "dead_letters": "Commands were given up: 2 of edges.",
+        "dead_letters": "Commands were given up, by mailbox: edges 2.",
     }
     await workers.redis.delete(keys.of[WorkerKind.EDGES].dead_index)
 

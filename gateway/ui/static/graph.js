@@ -86,7 +86,7 @@
     if (!wanted) return;
     drawing.nodes().not(hits).addClass("unfound");
     hits.addClass("found");
-    told.textContent = `${hits.length} of ${drawing.nodes().length}`;
+    told.textContent = `${hits.length} ${t("of")} ${drawing.nodes().length}`;
   });
 
   const nodeRows = document.querySelector("#node-rows"); // the whole graph has neither
@@ -152,7 +152,7 @@
     const left = found.nodes.filter((node) => !there.has(node.id)).length;
     told.textContent = [
       found.told, `${drawing.nodes().length} ${t("nodes")}, ${drawing.edges().length} ${t("edges")}.`,
-      left ? `${left} more are not drawn: ${MOST} is the most.` : "",
+      left ? `${left} ${t("more are not drawn; the most is")} ${MOST}.` : "",
     ].filter(Boolean).join(" ");
     return fresh.length;
   };
@@ -189,7 +189,7 @@
   const load = async (address, from) => {
     const response = await fetch(address, { headers: { accept: "application/json" } });
     if (!response.ok || response.redirected) {
-      told.textContent = "What is around it cannot be read now. Load the page again.";
+      told.textContent = t("What is around it cannot be read now. Load the page again.");
       return;
     }
     const began = performance.now();

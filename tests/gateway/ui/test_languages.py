@@ -11,24 +11,29 @@ from jinja2 import Environment
 
 from engramq.deploy.exporting import Omission
 from engramq.gateway.ui.bulk_actions import RESULTS
-from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
+from engramq.gateway.ui.html import ACTIONS, AGO, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
 from engramq.gateway.ui.languages import TemplateTexts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
-from engramq.gateway.ui.reasons import REASONS, say_reason
+from engramq.gateway.ui.reasons import DETAIL_WORDS, REASONS, say_reason
 from engramq.gateway.ui.request import for_people
 from engramq.gateway.ui.start import STATUS_TEXTS
 from engramq.schemas import redis_problems
 from engramq.schemas.checks import Check
+from engramq.schemas.commands import Card
 from engramq.schemas.faults import NOT_APPLIED, FaultCode
 from engramq.schemas.vocabulary import (
     Absence,
     AuditAction,
+    CitationState,
     EvidenceFilter,
+    Layer,
     MemoryState,
+    Origin,
     Partition,
     ProposalState,
     ReceiptStatus,
     Sector,
+    SectorSource,
     Verification,
     Visibility,
 )
@@ -47,6 +52,16 @@ VERBS = ("back", "shared", "tagged")
 FIELDS = ("any", "confidence", "expires", "external id", "holds from", "holds until", "position", "source")
 ABSENT = (*Absence, ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED)  # of rows whose memory is not to be found
 UNDONE = ("Set back", "Undo: restore", "Hide it again: archive")
+SHOWN = (
+    *(CitationState, EvidenceFilter, Layer, MemoryState, Origin, Partition, ProposalState, Sector, SectorSource),
+    *(Verification, Visibility),
+)
+CARD_KINDS = {name.replace("_", " ") for name, kind in get_type_hints(Card).items() if "CardLine" in str(kind)}
+DETAILS = (
+    *("action", "external_id", "helped", "misled", "new", "origin", "position", "project", "relation", "signal"),
+    *("source_type", "speaker", "thread", "usefulness", "weight"),
+)
+CHANGED_IN_GRAPH = ("edge", "node", "weight", "verify", "promote", "share", "unshare")
 MISSING = ("page", "memory", "proposal", "token")
 # Modules that read past sessions, which nobody uploads on the page.
 OF_SESSIONS: Final = frozenset({"sessions", "transcript_databases", "transcript_files"})
@@ -91,6 +106,9 @@ def texts() -> set[str]:
         *STATUS_TEXTS.values(),
         *SCRIPT_WORDS,
         *REASONS,
+        *DETAILS,
+        *DETAIL_WORDS,
+        AGO,
         *map(str, Omission),
         *left_out_by_imports(),
     }
@@ -100,8 +118,7 @@ def texts() -> set[str]:
     found |= {f"There is no such {kind}" for kind in MISSING} | {f"Back to {word}" for word in Verification}
     found |= {*map(str, ABSENT)}
     found |= set(get_args(get_type_hints(Check)["state"]))
-    shown = (EvidenceFilter, MemoryState, Partition, ProposalState, Sector, Verification, Visibility)
-    found |= {str(word) for words in shown for word in words}
+    found |= {str(word).replace("_", " ") for words in SHOWN for word in words} | {*CARD_KINDS, *CHANGED_IN_GRAPH}
     environment = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=True)
     for file in (HERE / "templates").glob("*.html"):
         pieces = TemplateTexts({})

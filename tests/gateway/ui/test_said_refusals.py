@@ -3,21 +3,29 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import pytest
 
 from engramq.gateway.budget import Body
 from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.overview import clock_check, dead_letters_check, queue_check, worker_check
 from engramq.gateway.sessions import no_session
 from engramq.gateway.ui.languages import read_messages
 from engramq.gateway.ui.reasons import say_reason
 from engramq.gateway.ui.request import PAGE_TOOLS, PageCallRefused, for_people
+from engramq.schemas import server_checks
+from engramq.schemas.checks import Check, CheckName, MailboxState, degraded
+from engramq.schemas.clocks import clock_sentence
+from engramq.schemas.commands import Pong
 from engramq.schemas.faults import HINTS, HINTS_OF_IDS, EngramqError, FaultCode
 from engramq.schemas.sentences import sentences_of
-from engramq.schemas.vocabulary import Linkability
+from engramq.schemas.server_checks import database_check, redis_check
+from engramq.schemas.vocabulary import Linkability, WorkerKind
 from engramq.workers.links.snapshot import not_active
+from engramq.workers.memories.other_projects import places
+from engramq.workers.search.handlers import HELD_THEN, REPLACED
 from tests.architecture.source import ROOT
 from tests.gateway.ui.browsing import Browser
 from tests.gateway.ui.conftest import Served
@@ -234,6 +242,65 @@ def test_a_refused_argument_is_said_in_german(tool: str, given: Body, said: list
 def test_what_is_put_together_is_said_in_german(english: str, german: str) -> None:
     assert english_in(english) == set()
     assert german in say_reason(english, GERMAN)
+
+
+def a_mailbox(**more: Any) -> MailboxState:
+    usual: dict[str, Any] = {
+        "kind": WorkerKind.EDGES,
+        "depth": 1,
+        "oldest_s": 900.0,
+        "per_s": None,
+        "dead": 2,
+        "workers": 1,
+    }
+    return MailboxState(**(usual | more))
+
+
+def checks_of_page() -> Iterator[Check]:
+    """Yield each check that the page System may show, with what it says where it is not right."""
+    recall = a_mailbox(kind=WorkerKind.RECALL, workers=2)
+    yield from (worker_check([box], None) for box in (a_mailbox(workers=0), recall, a_mailbox(kind=WorkerKind.RECALL)))
+    yield worker_check([a_mailbox(workers=0), a_mailbox(kind=WorkerKind.SECTORS, workers=0)], Pong())
+    yield queue_check([a_mailbox(), a_mailbox(depth=3_000)])
+    yield dead_letters_check([a_mailbox(), recall])
+    yield clock_check(-9.0, {"worker a": 7.0})
+    yield degraded(CheckName.CLOCK, clock_sentence("PostgreSQL", 9.0, "a worker's"))
+    yield from (
+        redis_check(refused) for refused in (*server_checks._REDIS_MENDS, "Redis does not let this user run GET.")
+    )
+    yield from (database_check(refused, reads=False) for refused in server_checks._DATABASE_MENDS)
+    yield from (redis_check("", answers=False), database_check("", reads=False))
+    yield from (degraded(name, "") for name in (CheckName.SCHEMA, CheckName.MODEL, CheckName.VECTORS))
+
+
+def test_what_a_check_of_the_page_says_is_said_in_german() -> None:
+    told = {text for check in checks_of_page() for text in (check.told, check.mend) if text}
+    assert len(told) > 40
+    assert {sentence for text in told for sentence in english_in(text)} == set()
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        (
+            REPLACED.format(id="X", then=HELD_THEN.format(day=2)),
+            (
+                "X hat eine frühere Erinnerung ersetzt: Der Filter „auch ersetzte“ zeigt sie, "
+                '„Was galt am“ "2", was damals galt.'
+            ),
+        ),
+        (
+            REPLACED.format(id="X", then=""),
+            "X hat eine frühere Erinnerung ersetzt: Der Filter „auch ersetzte“ zeigt sie.",
+        ),
+        (
+            places({"laden": 2, "haus": 3, None: 1}, ("hit", "hits")),
+            "2 Treffer im Projekt laden, 3 Treffer im Projekt haus, 1 Treffer in keinem Projekt.",
+        ),
+    ],
+)
+def test_what_a_search_says_beside_its_hits_is_said_in_german(english: str, german: str) -> None:
+    assert say_reason(for_people({"notice": english})["notice"], GERMAN) == german
 
 
 async def test_a_decision_in_the_inbox_is_told_in_the_readers_language(agent: Agent, browser: Browser) -> None:
