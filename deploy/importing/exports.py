@@ -84,12 +84,12 @@ def own_id(kind: str, *parts: object) -> str:
 
 
 def tags(*given: object) -> list[str]:
-    """Return the distinct words of lists and texts, which are cut at commas and semicolons, in order. At most 50."""
+    """Return the distinct words of lists and texts, which are cut at commas and semicolons, in order."""
     words: dict[str, None] = {}
     for value in given:
         several = value if isinstance(value, list) else re.split("[,;]", value) if isinstance(value, str) else []
         words |= dict.fromkeys(word for each in several if (word := str(each).strip().removeprefix("#")))
-    return list(words)[: limits.TAGS]
+    return list(words)
 
 
 def without_nothing(values: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory, Original
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import OFFSETS
+from engramq.schemas.fields import CONTROL, OFFSETS
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
@@ -142,6 +142,7 @@ SPARE: Final = {
         "properties that cannot be taken (their rows are in)", "set of properties that cannot be taken"
     ),
 }
+_TAG: Final = LeftOut("tags that cannot be taken (their rows are in)", "tag that cannot be taken (its row is in)")
 _OWN_SPARE: Final = (WHEN,)  # of rows in our own form, which somebody can correct
 
 
@@ -170,6 +171,10 @@ def check_rows(
         content = given.values.get(CONTENT)
         if foreign and isinstance(content, str):
             given.values[CONTENT] = storable(content)
+        tags = given.values.get(TAGS)
+        if foreign and isinstance(tags, list):
+            given.values[TAGS] = kept = list(filter(_is_tag, tags))[: limits.TAGS]
+            yield from [_TAG] * (len(tags) - len(kept))
         try:
             own = given.values.pop(NAMESPACE, None)
             own = namespace if own is None else own
@@ -185,6 +190,12 @@ def check_rows(
         for number, (record, known_by) in enumerate(checked):
             original = None if number else given.original  # the first piece of a text that is split corrects it
             yield CheckedRow(given.line, whose, record, identities.of(whose, known_by), given.file, original)
+
+
+def _is_tag(word: Any) -> bool:
+    if not isinstance(word, str) or CONTROL.search(word) or problem_in(word) is not None:
+        return False
+    return 0 < len(word.strip()) <= limits.NAME_CHARS
 
 
 def _check(

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
-from engramq.deploy.importing.records import Rejection
+from engramq.deploy.importing.records import Rejection, UncheckedRow
+from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
 from tests.deploy.importing.test_foreign_forms import (
@@ -124,3 +126,17 @@ def test_what_was_spoken_to_claude_comes_in(tmp_path: Path) -> None:
     document["chat_messages"][0] |= {"text": "", "content": [{"type": "voice_note", "text": "Green tea, please."}]}
     said = [row["content"] for row in rows(read(written(tmp_path / "conversations.json", [document]), CLAUDE))]
     assert "Green tea, please." in said
+
+
+@pytest.mark.parametrize(
+    ("tags", "kept"), [(["ok", "x" * 256, "fine", 7, "a\nb", "\ud83d"], 2), ([f"t{n}" for n in range(70)], 50)]
+)
+def test_a_tag_that_cannot_be_taken_costs_no_other_and_is_named(tags: list[object], kept: int) -> None:
+    *named, row = check_rows([UncheckedRow(1, {"content": "Tea", "tags": tags})], "x", one_namespace=True, foreign=True)
+    assert isinstance(row, CheckedRow)
+    assert isinstance(row.record.tags, tuple)
+    assert len(row.record.tags) == kept
+    assert {each.what for each in named if isinstance(each, LeftOut)} == {
+        "tags that cannot be taken (their rows are in)"
+    }
+    assert len(named) == len(tags) - kept
