@@ -303,6 +303,15 @@ def test_notes_of_openclaw_are_of_their_day_and_its_instructions_stay_out(tmp_pa
         assert left_out(found) == {"notes with instructions of the program": 1}
 
 
+@pytest.mark.promise("SN-3")
+@pytest.mark.parametrize("place", ["workspace-shop", ".openclaw-shop/workspace"])
+def test_the_memory_of_another_agent_of_openclaw_is_another_one(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    workspace = more_exports.openclaw(tmp_path).rename(tmp_path / place)
+    first = rows(read(workspace, ForeignFormat.OPENCLAW))[0]
+    assert first["external_id"] == "openclaw:shop:MEMORY.md"
+
+
 ARCHIVED = {
     "id": "d1",
     "original_text": "x",
