@@ -18,6 +18,7 @@ CHUNK_BYTES: Final = 64 * 1024
 BLANK_LINES: Final = 100_000  # that follow each other; a few bytes of a packed file are millions
 MAGIC_BYTES: Final = 6  # as many as the longest of those below
 UTF8_BOM: Final = codecs.BOM_UTF8
+UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What a decoder puts in the place of bytes that are no text: no line with it is valid UTF-8.
 _NO_TEXT: Final = b"\xff"
 
@@ -27,7 +28,7 @@ _PACKED: Final[tuple[tuple[bytes, str, Callable[[Any], Any]], ...]] = (
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
 )
 _UNKNOWN: Final = ((b"PK\x03\x04", "a zip archive"), (b"\x28\xb5\x2f\xfd", "packed by zstd"))
-_DAMAGES: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
+DAMAGES: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
 class UnusableFile(Exception):
@@ -46,6 +47,7 @@ class PackedSource:
 
     def __init__(self, raw: Any) -> None:
         self._file = _Headed(raw)
+        self._packing = ""
         self.position = 0
 
     def lines(self, longest: int = limits.BODY_BYTES) -> Iterator[bytes]:
@@ -53,24 +55,31 @@ class PackedSource:
 
         Raises UnusableFile, or BrokenOff after the last line that could be read.
         """
-        packing = ""
         try:
-            magic = self._file.head(MAGIC_BYTES)
-            for beginning, what in _UNKNOWN:
-                if magic.startswith(beginning):
-                    raise UnusableFile(f"The file is {what}. Unpack it, or pack it with gzip, bzip2 or xz.")
-            stream: Any = self._file
-            for beginning, name, opened in _PACKED:
-                if magic.startswith(beginning):
-                    packing, stream = name, _Headed(opened(io.BufferedReader(self._file, CHUNK_BYTES)))
-            if stream.head(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                stream = _Transcoded(stream)
-            plain = stream is self._file
+            stream, is_plain = self._unpacked()
             for line, size in _cut_lines(io.BufferedReader(stream, CHUNK_BYTES), longest):
-                self.position = self.position + size if plain else self._file.given
+                self.position = self.position + size if is_plain else self._file.given
                 yield line
-        except _DAMAGES as problem:
-            raise BrokenOff(_explain(problem, packing)) from None
+        except DAMAGES as problem:
+            raise BrokenOff(_explain(problem, self._packing)) from None
+
+    def text(self) -> io.BufferedReader:
+        """Return all of it as a stream, whose reading raises DAMAGES; raises these and UnusableFile."""
+        return io.BufferedReader(self._unpacked()[0], CHUNK_BYTES)
+
+    def _unpacked(self) -> tuple[Any, bool]:
+        """Return the text as a stream, and whether it is the file as it stands."""
+        magic = self._file.head(MAGIC_BYTES)
+        for beginning, what in _UNKNOWN:
+            if magic.startswith(beginning):
+                raise UnusableFile(f"The file is {what}. Unpack it, or pack it with gzip, bzip2 or xz.")
+        stream: Any = self._file
+        for beginning, name, opened in _PACKED:
+            if magic.startswith(beginning):
+                self._packing, stream = name, _Headed(opened(io.BufferedReader(self._file, CHUNK_BYTES)))
+        if stream.head(2) in UTF16_BOMS:
+            stream = _Transcoded(stream)
+        return stream, stream is self._file
 
 
 def _cut_lines(stream: io.BufferedReader, longest: int) -> Iterator[tuple[bytes, int]]:

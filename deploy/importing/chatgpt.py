@@ -15,7 +15,7 @@ from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.schemas.faults import EngramqError, invalid
 
-FILE: Final = re.compile(r"conversations(-\d+)?\.json")
+FILE: Final = re.compile(r"conversations(?:-\d+)?(?: ?\(\d+\))?\.json")  # browsers number a second download
 MAPPING: Final = "mapping"
 CURRENT: Final = "current_node"
 _TEXTS: Final = ("text", "multimodal_text")

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.importing import exports, fields
+from engramq.deploy.importing import chatgpt, exports, fields
 from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.local.hooks.turns import text_in
 from engramq.schemas.packed_lines import UnusableFile
@@ -15,7 +15,7 @@ _DOCUMENTS: Final = exports.LeftOut("documents of projects", "document of a proj
 _OF_TOOLS: Final = exports.LeftOut("results of tools", "result of a tool")
 # As a long text is called that somebody pasted: also a second one, or one of some time.
 _PASTED: Final = re.compile(r"(?i)|paste(?:d(?:[ _-](?:text|content))?)?(?:[ _-]?\(?\d\)?)*\.txt")
-FILE: Final = re.compile(r"conversations\.json")
+FILE: Final = chatgpt.FILE
 MEMORIES: Final = re.compile(r"memories\.json")
 REMEMBERED: Final = "conversations_memory"
 _PROJECTS: Final = re.compile(r"projects\.json")

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias
 from engramq.deploy.importing.records import LINE, Rejection, UncheckedRow
 from engramq.schemas import limits
 from engramq.schemas.ids import format_time
-from engramq.schemas.packed_lines import UnusableFile
+from engramq.schemas.packed_lines import DAMAGES, PackedSource, UnusableFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def without_nothing(values: dict[str, Any]) -> dict[str, Any]:
 
 
 _DEEPEST: Final = 3  # folders below the one that is named
-_DAMAGES: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_DAMAGES: Final = (zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
 def is_archive(path: Path) -> bool:
@@ -141,14 +140,14 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def open_document(path: Path, member: str) -> Iterator[IO[bytes]]:
-    """Open one of the `members`; damages that show while it is read are raised as UnusableFile, too."""
+    """Open one of the `members`, unpacked and in UTF-8; damages that show as it is read are raised as UnusableFile."""
     with _refusing_damage():
         if member and not path.is_dir():
             with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-                yield stream
+                yield PackedSource(stream).text()
         else:
             with (path / member if member else path).open("rb") as file:
-                yield file
+                yield PackedSource(file).text()
 
 
 ANY_DOCUMENT: Final = re.compile(r".*\.json")
@@ -239,10 +238,10 @@ def objects(stream: IO[bytes]) -> Iterator[UncheckedRow | Rejection]:
 def _refusing_damage() -> Iterator[None]:
     try:
         yield
-    except _DAMAGES as problem:
-        raise UnusableFile(f"The archive is damaged, cut off or locked: {problem}.") from None
     except OSError as problem:
         raise UnusableFile(f"The file cannot be read: {problem.strerror or problem}.") from None
+    except (*_DAMAGES, *DAMAGES) as problem:
+        raise UnusableFile(f"The archive is damaged, cut off or locked: {problem}.") from None
 
 
 _HELD_MEMBERS: Final = 1000
@@ -255,7 +254,6 @@ _WORDS: Final = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _CUT_NUMBER: Final = re.compile(r"\.|[eE][+-]?")  # behind its whole part
 _CUT_ESCAPE: Final = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 _CUT: Final = "The file ends too early: it is cut off within its JSON. Nothing of it can be relied on."
-UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder()
 
@@ -373,7 +371,7 @@ class _JsonText:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._decoder: codecs.IncrementalDecoder | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._held = ""
         self._at = 0
         self._ended = False
@@ -460,9 +458,6 @@ class _JsonText:
         while not self._ended and len(self._held) < before + size:
             data = self._stream.read(size)
             self._ended = not data
-            if self._decoder is None:
-                name = "utf-16" if data.startswith(UTF16_BOMS) else "utf-8-sig"
-                self._decoder = codecs.getincrementaldecoder(name)()
             try:
                 self._held += self._decoder.decode(data, self._ended)
             except UnicodeDecodeError:

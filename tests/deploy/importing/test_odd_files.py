@@ -1,8 +1,12 @@
 """Files in odd shapes that are valid all the same: what people wrote in them comes in, and what stays out is named."""
 
+import bz2
 import codecs
+import gzip
 import json
+import lzma
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Rejection, UncheckedRow
 from engramq.deploy.importing.rows import CheckedRow, check_rows
+from engramq.schemas.packed_lines import BrokenOff, UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
 from tests.deploy.importing.test_foreign_forms import (
@@ -140,3 +145,32 @@ def test_a_tag_that_cannot_be_taken_costs_no_other_and_is_named(tags: list[objec
         "tags that cannot be taken (their rows are in)"
     }
     assert len(named) == len(tags) - kept
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize(
+    ("kind", "name", "document"),
+    [
+        (CHATGPT, "conversations.json", json.dumps(exports.CHATGPT)),
+        (MEM0, "mem0.json", json.dumps(exports.MEM0, indent=1)),
+        (ForeignFormat.MCP_MEMORY, "memory.jsonl", "\n".join(map(json.dumps, exports.MCP_MEMORY))),
+    ],
+)
+def test_a_packed_export_is_read_as_a_plain_one(
+    tmp_path: Path, pack: Callable[[bytes], bytes], kind: ForeignFormat, name: str, document: str
+) -> None:
+    plain, packed = tmp_path / name, tmp_path / f"{name}.packed"
+    plain.write_text(document)
+    packed.write_bytes(pack(document.encode("utf-16")))
+    assert format_of(packed) is kind
+    assert rows(read(packed, kind)) == rows(read(plain, kind))
+    packed.write_bytes(pack(document.encode())[:-9])
+    with pytest.raises((UnusableFile, BrokenOff)):
+        read(packed, kind)
+
+
+def test_a_second_download_of_conversations_is_one_of_them(tmp_path: Path) -> None:
+    for kind, document in ((CHATGPT, exports.CHATGPT), (CLAUDE, exports.CLAUDE)):
+        written(tmp_path / str(kind) / "conversations (1).json", document)
+        assert format_of(tmp_path / str(kind)) is kind
+        assert rows(read(tmp_path / str(kind), kind))
