@@ -46,6 +46,7 @@ _OBJECTS: Final = frozenset(
 )
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _NEIGHBORS: Final = "neighbors"  # says in `truncated` that there are more
+_MORE_EDGES: Final = "more_edges"  # of a neighbour
 # Where a reply tells of many items, one by one: the last are left out first, errors after what went well.
 RECEIPTS: Final = ("results", "receipts", "errors")
 _LISTS: Final = (
@@ -233,7 +234,25 @@ class _Fitting:
         """End the lists early, as late as fits, with one item left of each."""
         for name in _LISTS:
             if self._inner.get(name) and not self._fits():
-                self._shorten(name, 1)
+                if name == _NEIGHBORS:
+                    self._end_neighbors()
+                else:
+                    self._shorten(name, 1)
+
+    def _end_neighbors(self) -> None:
+        """End the list of neighbours early, after the lighter of several edges to each, which `more_edges` counts."""
+        whole = [(item, item[_EDGES], item.get(_MORE_EDGES, 0)) for item in self._inner[_NEIGHBORS]]
+        most = max(len(edges) for _, edges, _ in whole)
+
+        def keep(count: int) -> None:
+            for item, edges, more in whole:
+                item[_EDGES], left = edges[:count], more + max(0, len(edges) - count)
+                item.pop(_MORE_EDGES, None)
+                item.update({_MORE_EDGES: left} if left else {})
+
+        keep(1)
+        self._shorten(_NEIGHBORS, 1)
+        keep(_largest(1, max(1, most), self._fits_with(keep)))
 
     def _pages(self) -> list[str]:
         """Return the names of lists that keep an item: the next page goes on from it."""

@@ -46,6 +46,7 @@ NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory d
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 NOTICE_REDACTED: Final = "Secrets were left out of what is kept, each marked in its place: {}."
 _REFERENCES: Final = "resolved_references"
+_SMALL_CHARS: Final = 200  # are hardly ever cut
 _OUTSIDE_PARTS: Final = frozenset({"metadata", "evidence", "tags", "links", "replaces"})
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
 _RECORDED: Final[Mapping[str, type[commands.Reply]]] = {
@@ -185,7 +186,14 @@ def rest_of(tool: commands.Tool, body: Body, *, is_full: bool, needed: int) -> s
     budget = f"max_chars={needed}" if is_advised else "A larger max_chars, where the client shows so much,"
     memory = body.get("memory") or body.get("stored")
     if isinstance(memory, dict) and not is_advised and "id" in memory:
-        return f"{_part_of(memory, memory.get('part', 1))} shows that part whole."
+        outside = any(
+            len(text_of(holder.get(name))) > _SMALL_CHARS for holder in (body, memory) for name in _OUTSIDE_PARTS
+        )
+        around = f"{budget} shows what is around it." if outside else ""
+        if len(memory.get("content") or "") <= _SMALL_CHARS and outside:
+            return around
+        part = f"{_part_of(memory, memory.get('part', 1))} shows that part whole."
+        return f"{part} {around}".rstrip()
     shown = [] if is_advised else _parts_with_contents(body)
     too = _too(shown)
     in_parts = f" get_memory(memory_id, part{too}) shows one whole, in parts." if shown else ""

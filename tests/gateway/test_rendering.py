@@ -25,6 +25,7 @@ from engramq.schemas.commands import (
     MemoryChanged,
     MemoryFound,
     MemoryList,
+    Neighbors,
     PathReport,
     Reply,
     Stored,
@@ -36,13 +37,24 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
 from engramq.schemas.passages import Passages, words_of
-from engramq.schemas.records import Memory, MemoryPreview, PathEdge, ReferencedMemory, Via
+from engramq.schemas.records import (
+    Crossing,
+    Link,
+    Memory,
+    MemoryPreview,
+    Neighbor,
+    NodeRef,
+    PathEdge,
+    ReferencedMemory,
+    Via,
+)
 from engramq.schemas.vocabulary import (
     CommandStatus,
     Detail,
     Direction,
     MemorySource,
     MemoryState,
+    Origin,
     Partition,
     Sector,
     SectorSource,
@@ -230,7 +242,7 @@ def test_no_reply_is_longer_than_its_budget_and_nothing_goes_in_silence(
     assert all(int(chars) <= limits.ADVISED_CHARS for chars in re.findall(r"max_chars=(\d+)", shown["rest"]))
     assert shown["rest"]
     gone = text_of(body)
-    assert '"truncated":true' in gone or '"omitted":' in gone or '"omitted_fields":' in gone
+    assert any(f'"{mark}":' in gone for mark in ("truncated", "omitted", "omitted_fields", "more_edges"))
     lists = [name for name, value in given.items() if isinstance(value, list)]
     assert sum(len(shown[name]) for name in lists) + shown.get("omitted", 0) == sum(len(given[name]) for name in lists)
     if given.get("memories"):
@@ -252,6 +264,47 @@ def test_an_edge_of_a_path_is_whole_or_goes() -> None:
     check_reply("graph_find_path", body, is_error=False)
     assert (body["edges"], body["omitted"]) == ([], 2)
     assert body["rest"]
+
+
+@pytest.mark.promise("AG-4")
+@pytest.mark.parametrize("most", [500, 1_000, 2_000, 4_000, 8_000])
+def test_many_edges_to_one_neighbour_leave_room_for_the_others(most: int) -> None:
+    def neighbor(edges: int) -> Neighbor:
+        crossings = [
+            Crossing(edge_id=uuid7(), relation=f"R{number}", weight=1.0, direction=Direction.OUTGOING)
+            for number in range(edges)
+        ]
+        return Neighbor(
+            node_id=uuid7(), label="Entity", name="Ada", distance=1, edge_id=crossings[0].edge_id, relation="R0",
+            weight=1.0, memory_sector=Sector.SEMANTIC, direction=Direction.OUTGOING, relevance=1.0, properties={},
+            edges=crossings,
+        )  # fmt: skip
+
+    start = NodeRef(node_id=uuid7(), label="Entity", name="Hub")
+    several = Neighbors(start_node=start, neighbors=[neighbor(20), neighbor(1), neighbor(5)], count=3, truncated=False)
+    body = plain(several, Detail.BRIEF)
+    assert len(cut("graph_query_neighbors", body, most)) <= most
+    check_reply("graph_query_neighbors", body, is_error=False)
+    assert (body["count"], body.get("omitted", 0)) == ((0, 3) if most == 500 else (1, 2) if most == 1_000 else (3, 0))
+    for shown, edges in zip(body["neighbors"], (20, 1, 5), strict=False):
+        assert len(shown["edges"]) + shown.get("more_edges", 0) == edges
+        assert shown["edges"][0]["relation"] == "R0"
+
+
+@pytest.mark.promise("AG-4", "CL-5")
+def test_what_is_cut_around_a_memory_is_not_said_to_stand_in_its_parts() -> None:
+    links = [
+        Link(memory_id=uuid7(), relation="similar", weight=0.5, note="because " * 240, origin=Origin.AGENT,
+             direction=Direction.OUTGOING, reinforcement_count=0)
+        for _ in range(10)
+    ]  # fmt: skip
+    around = "A larger max_chars, where the client shows so much, shows what is around it."
+    for content, expected in (("short", around), (LONG, f"shows that part whole. {around}")):
+        body = brief(MemoryFound(memory=memory(content), links=links, status="success"))
+        body = cut_to_part(body, UNSET, 8_000)
+        cut("get_memory", body, 8_000)
+        assert body["rest"].endswith(expected)
+        assert ("part=1" in body["rest"]) == (content == LONG)
 
 
 @pytest.mark.promise("AG-4", "CL-2")

@@ -79,7 +79,10 @@ async def test_a_long_memory_is_read_in_parts_that_every_client_shows(agent: Age
     ]
     first = await agent.call("get_memory", memory_id=known)
     assert (first["part"], first["parts"]) == (1, 5)
-    assert first["rest"] == f'get_memory(memory_id="{known}", part=1) shows that part whole.', "metadata took its room"
+    assert first["rest"] == (  # metadata took its room
+        f'get_memory(memory_id="{known}", part=1) shows that part whole. '
+        "A larger max_chars, where the client shows so much, shows what is around it."
+    )
     parts = [await agent.call("get_memory", memory_id=known, part=number) for number in range(1, 6)]
     assert "".join(part["memory"]["content"] for part in parts) == content
     assert [(part["part"], part["parts"]) for part in parts] == [(number, 5) for number in range(1, 6)]
