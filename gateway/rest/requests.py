@@ -89,17 +89,18 @@ async def arguments_of(
 
     Raises WrongRequest or EngramqError when they cannot be read, and CallerLeft.
     """
-    asked = _read_query(tool, query)
+    asked, ignored = _read_query(tool, query), _read_body(await _body(receive), headers)
+    place, other = ("query", "JSON body") if tool.has_body else ("body", "query")
     if tool.has_body:
-        if asked:
-            raise invalid(next(iter(asked)), "This operation takes no query.", "Give parameters in the JSON body.")
-        asked = _read_body(await _body(receive), headers)
+        asked, ignored = ignored, asked
+    if ignored:
+        raise invalid(next(iter(ignored)), f"This operation takes no {place}.", f"Give parameters in the {other}.")
     for name, value in zip(tool.in_path, values, strict=True):
-        if name in asked:
+        if name in asked and parameters_of(tool)[name].is_said(asked[name]):
             raise invalid(name, f"{name} stands in the path.", f"Leave {name} out elsewhere.")
         asked[name] = value
     if tool.write:
-        _take_key(asked, headers)
+        _take_key(tool, asked, headers)
     return asked
 
 
@@ -123,10 +124,8 @@ def _read_query(tool: Tool, query: bytes) -> dict[str, Any]:
             raise invalid(name, f"{name} stands in the query twice.", f"Give {name} once.")
         else:
             found[name] = value
-    for name, value in found.items():
-        if isinstance(value, list) and len(value) == 1 and value[0].lstrip().startswith("["):
-            (found[name],) = value  # a list as JSON text
-    return found
+    # A single item is read as in other doors: it may be a list as JSON text, or mean: not given.
+    return {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in found.items()}
 
 
 async def _body(receive: Receive) -> bytes:
@@ -178,13 +177,14 @@ def _json_in(body: bytes) -> Any:
         return json.loads(body.decode())
 
 
-def _take_key(asked: dict[str, Any], headers: Headers) -> None:
+def _take_key(tool: Tool, asked: dict[str, Any], headers: Headers) -> None:
     """Put the key of the header among the arguments."""
     sent = headers.getlist(IDEMPOTENCY_HEADER)
     # Bytes that are no UTF-8 are refused by name, as in a path.
-    keys: Mapping[str, None] = dict.fromkeys(key.encode("latin-1").decode(errors="surrogateescape") for key in sent)
+    keys = list(dict.fromkeys(key.encode("latin-1").decode(errors="surrogateescape") for key in sent))
     if not keys:
         return
-    if len(keys) > 1 or asked.get(KEY, next(iter(keys))) not in keys:
+    differs = parameters_of(tool)[KEY].is_said(asked.get(KEY)) and asked[KEY] not in keys
+    if len(keys) > 1 or differs:
         raise invalid(KEY, "Two different idempotency keys were given.", "Give one Idempotency-Key header.")
-    asked[KEY] = next(iter(keys))
+    asked[KEY] = keys[0]

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import UNSET
 
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.schemas import limits
@@ -113,6 +114,35 @@ async def test_headers_carry_the_idempotency_key_and_the_trace(rest: Rest, worke
     assert [item == trace.split("-")[1] for item in traces] == [True, False, False]
     answer = await rest.call("store_memory", {"content": "x", "idempotency_key": "a"}, idempotency_key="b")
     assert (answer.status_code, answer.json()["field"]) == (400, "idempotency_key")
+
+
+@pytest.mark.promise("AG-7")
+@pytest.mark.parametrize("nothing", [None, "", "null"])
+async def test_what_means_not_given_stands_in_nobodys_way(rest: Rest, workers: WorkerSide, nothing: str | None) -> None:
+    stored = await rest.call("store_memory", {"content": "x", "idempotency_key": nothing}, idempotency_key="k")
+    assert (stored.status_code, workers.seen[-1].idempotency_key) == (200, "k")
+    restored = await rest.http.post("/v1/memories/m/restore", json={"memory_id": nothing})
+    assert (restored.status_code, workers.seen[-1].command.memory_id) == (404, "m")  # type: ignore[attr-defined]
+    listed = await rest.http.get("/v1/memories", params={"tags": "" if nothing is None else nothing, "limit": "2"})
+    assert (listed.status_code, workers.seen[-1].command.tags) == (200, UNSET)  # type: ignore[attr-defined]
+
+
+async def test_a_key_that_is_no_text_is_refused_by_name(rest: Rest, workers: WorkerSide) -> None:
+    answer = await rest.call("store_memory", {"content": "x", "idempotency_key": ["k"]}, idempotency_key="k")
+    assert (answer.status_code, answer.json()["field"]) == (400, "idempotency_key")
+
+
+@pytest.mark.promise("RC-7")
+async def test_parameters_in_a_place_that_is_not_read_are_refused(rest: Rest, workers: WorkerSide) -> None:
+    for method, path, sent, named in (
+        ("DELETE", "/v1/graph/edges/e", {"json": {"reason": "wrong"}}, "reason"),
+        ("GET", "/v1/memories", {"json": {"limit": 3}}, "limit"),
+        ("POST", "/v1/memories?content=x", {"json": {}}, "content"),
+    ):
+        answer = await rest.http.request(method, path, **sent)  # type: ignore[arg-type]
+        assert (answer.status_code, answer.json()["field"]) == (400, named), path
+    assert (await rest.http.request("DELETE", "/v1/graph/edges/e", json={})).status_code == 200
+    assert len(workers.seen) == 1
 
 
 @pytest.mark.promise("RC-7")
