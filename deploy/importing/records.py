@@ -23,6 +23,7 @@ FILE: Final = "file"  # and of one that concerns the rest of the file
 NAMESPACE: Final = "namespace"
 CONTENT: Final = "content"
 TAGS: Final = "tags"
+CONFIDENCE: Final = "confidence"
 RECORD_FIELDS: Final = frozenset(ImportRecord.__struct_fields__)
 FIELDS: Final = (*ImportRecord.__struct_fields__, NAMESPACE)
 
@@ -240,7 +241,10 @@ def _csv_records(first: bytes, lines: _Numbered, separator: str) -> Iterator[Unc
             if feed.is_too_long:
                 raise invalid(LINE, f"{_TOO_LONG[:-1]}: is a quotation mark never closed?")
             if any(cells):
-                yield UncheckedRow(number, _named(names, cells))
+                values = _named(names, cells)
+                if delimiter == ";" and CONFIDENCE in values:  # where a spreadsheet writes so, a comma is its point
+                    values[CONFIDENCE] = values[CONFIDENCE].replace(",", ".")
+                yield UncheckedRow(number, values)
         except _TooLong:
             yield Rejection(number, LINE, _TOO_LONG)
         except csv.Error as problem:

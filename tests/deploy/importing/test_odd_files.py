@@ -14,7 +14,7 @@ import pytest
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
-from engramq.deploy.importing.records import Rejection, UncheckedRow
+from engramq.deploy.importing.records import Rejection, UncheckedRow, read_records
 from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.schemas.packed_lines import BrokenOff, UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
@@ -174,3 +174,10 @@ def test_a_second_download_of_conversations_is_one_of_them(tmp_path: Path) -> No
         written(tmp_path / str(kind) / "conversations (1).json", document)
         assert format_of(tmp_path / str(kind)) is kind
         assert rows(read(tmp_path / str(kind), kind))
+
+
+def test_a_spreadsheet_may_write_a_comma_for_a_point(tmp_path: Path) -> None:
+    lines = ["sep=;\r\n", "content;confidence;tags\r\n", '"Tea,\r\n', 'hot";0,8;a\r\n']
+    found = check_rows(read_records(map(str.encode, lines), None), "x", one_namespace=True)
+    told = [(row.record.content, row.record.confidence) for row in found if isinstance(row, CheckedRow)]
+    assert told == [("Tea,\r\nhot", 0.8)]
