@@ -74,8 +74,10 @@ class PartTaker:
                 await asyncio.gather(asking, return_exceptions=True)
 
     async def _make_room(self, channel: str, parts: int) -> None:
-        await self._redis.rpush(self._keys.room(channel), *["1"] * parts)
-        await self._redis.expire(self._keys.room(channel), KEPT_S)
+        async with self._redis.pipeline(transaction=False) as batch:
+            batch.rpush(self._keys.room(channel), *["1"] * parts)
+            batch.expire(self._keys.room(channel), KEPT_S)
+            await batch.execute()
 
     async def _next(self, channel: str, asking: asyncio.Future[None]) -> Part:
         for _ in range(STALLED_S // _WAIT_S):

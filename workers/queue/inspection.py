@@ -241,8 +241,10 @@ class Inspection:
             envelope = decode_envelope(part)
             if envelope.reply_to and envelope.attempt == 1:
                 fault = refuse(FaultCode.UNAVAILABLE, message).fault
-                await self._redis.rpush(envelope.reply_to, encode(Answer(id=envelope.id, fault=fault)))
-                await self._redis.expire(envelope.reply_to, REPLY_TTL_S)
+                async with self._redis.pipeline(transaction=False) as batch:
+                    batch.rpush(envelope.reply_to, encode(Answer(id=envelope.id, fault=fault)))
+                    batch.expire(envelope.reply_to, REPLY_TTL_S)
+                    await batch.execute()
 
     async def _scrub_sessions(
         self, keys: Keys, erased: "_Erasure", names: Sequence[str]

@@ -23,5 +23,8 @@ class PartSender:
         while await self._redis.blpop([self._room], _WAIT_S) is None:
             if time.monotonic() > until:
                 raise refuse(FaultCode.UNAVAILABLE, f"Nobody has taken a part for {STALLED_S} s.")
-        await self._redis.rpush(self._parts, encode_part(part))
-        await self._redis.expire(self._parts, KEPT_S)
+        # In one message: a worker that ends between the two would leave what memories say there for good.
+        async with self._redis.pipeline(transaction=False) as batch:
+            batch.rpush(self._parts, encode_part(part))
+            batch.expire(self._parts, KEPT_S)
+            await batch.execute()

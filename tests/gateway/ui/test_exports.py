@@ -11,19 +11,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile, is_zipfile
 
 import anyio.to_thread
 import httpx
 import pytest
 from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
 
 from engramq.deploy.exporting import opened_form
 from engramq.gateway.parts import AnswerBrokenOff, PartTaker
 from engramq.gateway.ui import exports
 from engramq.schemas.exports import ExportFormat
 from engramq.schemas.keys import Keys
-from engramq.schemas.parts import AHEAD, Part
+from engramq.schemas.parts import AHEAD, KEPT_S, Part
 from engramq.schemas.settings import Settings
 from engramq.workers.admin import export_to
 from engramq.workers.db.transaction import Transaction
@@ -249,6 +251,30 @@ async def test_a_worker_is_a_few_parts_ahead_and_a_lost_part_breaks_the_rest_off
         assert [(await anext(parts)).number for _ in range(6)] == [1, 2, 3, 4, 5, 6]
         with pytest.raises(AnswerBrokenOff):
             await anext(parts)
+
+
+@pytest.mark.promise("OV-18")
+async def test_no_part_stays_whose_process_ends_as_it_is_sent(
+    redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part holds what memories say; a process that ends sends nothing after it."""
+    keys, send = Keys(key_prefix), AbstractConnection.send_packed_command
+
+    async def end_after_lists(connection: AbstractConnection, command: Any, **how: Any) -> None:
+        await send(connection, command, **how)
+        if b"RPUSH" in b"".join(command):
+            raise asyncio.CancelledError
+
+    async with Redis.from_url(redis_url) as redis, Redis.from_url(redis_url) as taker, Redis.from_url(redis_url) as own:
+        await redis.rpush(keys.room("sent"), "1")
+        with monkeypatch.context() as patch:
+            patch.setattr(AbstractConnection, "send_packed_command", end_after_lists)
+            with pytest.raises(asyncio.CancelledError):
+                await PartTaker(taker, keys)._make_room("awaited", AHEAD)
+            with pytest.raises(asyncio.CancelledError):
+                await PartSender(own, keys, "sent").send(Part(0, 0, 0, is_last=False, lines=b"x"))
+        kept = [await redis.ttl(name) for name in (keys.parts("sent"), keys.room("awaited"))]
+    assert all(0 < seconds <= KEPT_S for seconds in kept), kept
 
 
 async def test_a_command_has_been_answered_before_its_last_part_is_handed_on(redis_url: str, key_prefix: str) -> None:
