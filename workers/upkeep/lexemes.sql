@@ -25,9 +25,13 @@ select %(tenant)s, %(partition)s, word, memories from counted where memories >= 
 on conflict (tenant, partition, lexeme) do update set memories = excluded.memories
 returning 1 as kept
 
--- name: partition_size
--- How many memories a partition of a namespace holds, counted up to a limit.
-select count(*) as memories
-from (
-    select 1 as found from memories where tenant = %(tenant)s and partition = %(partition)s limit %(limit)s
-) counted
+-- name: worth_counting
+-- Whether a partition of a namespace holds so many memories, or its lexemes have been counted: an erasure takes no counts.
+select (
+    select count(*) >= %(least)s
+    from (
+        select from memories where tenant = %(tenant)s and partition = %(partition)s limit %(least)s
+    ) counted
+) or exists (
+    select from lexeme_counts where tenant = %(tenant)s and partition = %(partition)s
+) as so

@@ -70,9 +70,8 @@ async def trim(tx: Transaction, query: str) -> int:
 
 
 async def is_worth_counting(tx: Transaction, partition: Partition) -> bool:
-    """Say whether a partition of the namespace is large enough for counts of its lexemes."""
-    row = await tx.row("partition_size", partition=partition, limit=COUNTED_FROM)
-    return row is not None and row["memories"] >= COUNTED_FROM
+    """Say whether a partition of the namespace is large enough for counts of its lexemes, or was once."""
+    return bool((await tx.only_row("worth_counting", partition=partition, least=COUNTED_FROM))["so"])
 
 
 async def count_lexemes(tx: Transaction, partition: Partition) -> int:

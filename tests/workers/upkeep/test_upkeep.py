@@ -11,6 +11,8 @@ from engramq.schemas.commands import (
     DeleteEdge,
     EdgeAdded,
     EmbedPending,
+    ForgetMemory,
+    Forgotten,
     GraphDeleted,
     ImportBatch,
     ImportRecord,
@@ -31,6 +33,7 @@ from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 from tests.assignments import assignment
 from tests.workers.conftest import World
+from tests.workers.test_idle import grow_old
 
 
 async def finish(world: World, follow_ups: tuple[FollowUp, ...]) -> int:
@@ -237,6 +240,21 @@ async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: 
         "common": 3100,
         "seldom": 100,
     }
+
+
+@pytest.mark.promise("OV-18")
+async def test_words_of_what_was_erased_are_counted_no_longer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where so little is left that nobody would count it."""
+    kept = [(await world.keep(f"The safe opens with zwetschkenknoedel {number}")).stored.id for number in range(2)]
+    for name, value in (("COUNTED_FROM", 2), ("RARE", 2)):
+        monkeypatch.setattr(schedule, name, value)
+    grow_old(world)
+    await world.upkeep.count_lexemes()
+    assert world.rows("select lexeme from lexeme_counts where lexeme like '%%zwetschkenknoedel'")
+    await world.ask(Forgotten, ForgetMemory(memory_id=kept[0], erase=True))
+    grow_old(world)
+    await world.upkeep.count_lexemes()
+    assert not world.count("lexeme_counts")
 
 
 async def test_what_is_imported_is_linked_after_the_load_or_when_that_takes_too_long(
