@@ -187,6 +187,8 @@ class Supervisor:
 
     async def _close_http(self) -> None:
         async with self._http_lock:
+            if self.stopping.is_set():
+                return  # the gateway ends with the stack, and its HTTP with it: nobody is left to ask
             if self.stack.http is not None and not self._holds_up():
                 await asyncio.to_thread(self.stack.http.close)
 

@@ -21,8 +21,9 @@ from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.ownership import state_text
 from engramq.deploy.local.stack_hold import open_channel
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
-from engramq.deploy.local.supervisor.stack import HttpDoor, SupervisedService, accepts, default_stack, stop_order
+from engramq.deploy.local.supervisor.stack import HttpDoor, Stack, SupervisedService, accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
+from engramq.deploy.local.supervisor.supervise import Supervisor
 from tests.deploy.conftest import Hold
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
@@ -414,3 +415,19 @@ def test_http_that_a_gateway_did_not_close_in_time_is_closed_later(
     assert door.tend() == ""
     assert door.tend() == ""
     assert asked[1:] == [None, None]
+
+
+async def test_nobody_asks_the_gateway_to_close_http_while_the_stack_stops(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `engramq down`: the gateway had gone by then, and each time the log warned that HTTP was not closed yet."""
+    door = HttpDoor(home.gateway_socket)
+    asked: list[dict[str, str] | None] = []
+    monkeypatch.setattr(door, "_ask", asked.append)
+    door.choose({"ENGRAMQ_PORT": "0"})
+    door.open()
+    supervisor = Supervisor(home, Stack((), {}, http=door), 0.0, -1)
+    supervisor.add_hold("terminal", "up", 1)
+    supervisor.stopping.set()
+    await supervisor.drop_hold("terminal", linger=False)
+    assert None not in asked
