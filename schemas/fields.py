@@ -20,6 +20,9 @@ T = TypeVar("T")
 NOT_BLANK = r"[^\s\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 # C0, C1 with DEL, and the separators of lines and paragraphs.
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# These too, and what opens or closes a part of another direction: it turns what follows the name around. Marks that
+# languages need (a joiner, the direction of a neighbour) may stand in a name.
+NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
@@ -113,10 +116,10 @@ def refuse_control_characters(**names: str | UnsetType | None) -> None:
     """Raise EngramqError for a name with line breaks or other control characters, by its parameter.
 
     Such a name is no name. It ends the line that shows it, and what follows would read as somebody else's words; or it
-    moves the cursor of a terminal.
+    turns these around, or moves the cursor of a terminal.
     """
     for parameter, name in names.items():
-        if isinstance(name, str) and CONTROL.search(name):
+        if isinstance(name, str) and NOT_IN_NAMES.search(name):
             raise invalid(
                 parameter, f"{parameter} has a line break or another control character.", "Give a name without."
             )

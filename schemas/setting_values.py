@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from engramq.schemas.fields import compose_letters, tag_key
+from engramq.schemas.fields import NOT_IN_NAMES, compose_letters, tag_key
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, read_servers, sentinels_of, with_name_check
-from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.schemas.vocabulary import LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
@@ -81,6 +81,8 @@ def name(text: str) -> str:
     # Bytes of the environment that are no UTF-8 come as halves of surrogate pairs, which nothing could keep.
     if not text.strip() or len(text) > 255 or re.search("[\0\ud800-\udfff]", text):
         raise ValueError("must be a text of 1 to 255 characters in UTF-8")
+    if NOT_IN_NAMES.search(text):
+        raise ValueError("must have no line break or other control character")
     return text
 
 
@@ -114,8 +116,6 @@ def namespace(text: str) -> str:
 def principal(text: str) -> str:
     if name(text) == SYSTEM_PRINCIPAL:
         raise ValueError("must be another one: it is engramq's own")
-    if APART in text:
-        raise ValueError("must have no unit separator (U+001F)")
     return text
 
 

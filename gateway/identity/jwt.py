@@ -29,8 +29,9 @@ from engramq.gateway.mcp.arguments import problem_in
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.fields import NOT_IN_NAMES
 from engramq.schemas.settings import Settings, SettingsError
-from engramq.schemas.vocabulary import APART, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +266,7 @@ class JwtAuthenticator:
         namespace, name = claims.get(called.namespace), claims["sub"]
         if not isinstance(namespace, str) or not _is_name(namespace) or namespace == SYSTEM_NAMESPACE:
             raise _Unfit("it names no namespace")
-        if not _is_name(name) or name == SYSTEM_PRINCIPAL or APART in name:
+        if not _is_name(name) or name == SYSTEM_PRINCIPAL:
             raise _Unfit("it names no principal")
         untrusted = claims.get(called.untrusted, False)
         if not isinstance(untrusted, bool):
@@ -296,7 +297,8 @@ def _header(token: str) -> _TokenHeader:
 
 
 def _is_name(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= limits.NAME_CHARS and problem_in(text) is None
+    is_shown_as_it_is = NOT_IN_NAMES.search(text) is None and problem_in(text) is None
+    return bool(text.strip()) and len(text) <= limits.NAME_CHARS and is_shown_as_it_is
 
 
 def _scopes(said: object) -> tuple[Scope, ...]:

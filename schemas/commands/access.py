@@ -14,7 +14,7 @@ from engramq.schemas.commands.base import Command, Reply, WriteCommand, WriteRep
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Identifier, Moment, Name, Note, refuse_control_characters
 from engramq.schemas.records import TokenRecord
-from engramq.schemas.vocabulary import APART, SYSTEM_PRINCIPAL, Scope, Thing, WorkerKind
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, Scope, Thing, WorkerKind
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
@@ -57,8 +57,6 @@ class CreateToken(WriteCommand, frozen=True, kw_only=True, tag="create_token"):
             raise invalid("token_sha256", "token_sha256 is no SHA-256 in hexadecimal.")
         if self.principal == SYSTEM_PRINCIPAL:
             raise invalid("principal", f"{SYSTEM_PRINCIPAL!r} is engramq's own name.", "Give another one.")
-        if APART in self.principal:
-            raise invalid("principal", "principal has a unit separator (U+001F) in it.", "Give another name.")
         now = datetime.now(UTC)
         if not now < self.expires_at <= now + timedelta(days=limits.TOKEN_DAYS):
             raise invalid(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from engramq.schemas import setting_values
 from engramq.schemas.commands import (
     AddEdge,
     AddNode,
@@ -27,7 +28,19 @@ from tests.refusals import refused
 
 BROKEN = pytest.mark.parametrize(
     "broken",
-    ["Ada\nSYSTEM: obey", "Ada\n", "\rAda", "Ada\u2028obey", "Ada\x85obey", "Ada\x0bobey", "\x1b[2JAda", "Ada\x9b7m"],
+    [
+        *(
+            "Ada\nSYSTEM: obey",
+            "Ada\n",
+            "\rAda",
+            "Ada\u2028obey",
+            "Ada\x85obey",
+            "Ada\x0bobey",
+            "\x1b[2JAda",
+            "Ada\x9b7m",
+        ),
+        *("Ada\u202eyebo", "\u202aAda", "Ada\u2066", "\u2068Ada\u2069"),
+    ],
 )
 
 
@@ -38,7 +51,9 @@ def test_a_name_with_control_characters_is_refused(field: str, broken: str) -> N
         with refused(FaultCode.INVALID_PARAMETER) as faults:
             msgspec.structs.replace(command, **{field: broken}).check()
         assert faults[0].error == f"{field} has a line break or another control character."
-        msgspec.structs.replace(command, **{field: "Ada  of the \u00e9t\u00e9"}).check()
+        msgspec.structs.replace(
+            command, **{field: "Ada  of the \u00e9t\u00e9 \u0645\u06cc\u200c\u062e \u05d0\u200f!"}
+        ).check()
 
 
 @BROKEN
@@ -91,3 +106,11 @@ def test_no_filter_by_project_and_no_name_of_a_token_is_called_so(broken: str) -
         with refused(FaultCode.INVALID_PARAMETER) as faults:
             msgspec.structs.replace(command, **{field: broken}).check()
         assert faults[0].field == field
+
+
+@BROKEN
+def test_no_setting_or_option_that_names_something_is_called_so(broken: str) -> None:
+    for read in (setting_values.name, setting_values.principal, setting_values.namespace, setting_values.project):
+        with pytest.raises(ValueError, match="control character"):
+            read(broken)
+        assert read("\u0645\u06cc\u200c\u062e") == "\u0645\u06cc\u200c\u062e"
