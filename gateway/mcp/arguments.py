@@ -296,6 +296,7 @@ def check_arguments(tool: Tool, given: Any, zone: tzinfo = UTC) -> Arguments:
 
     `zone`: of times that are given without an offset.
     """
+    given = value_meant(ARGUMENTS, _ANY_OBJECT, given, required=True)
     if not isinstance(given, Mapping):
         raise invalid(ARGUMENTS, f"arguments must be a JSON object, not {describe_value(given)}.")
     if tool.aliases:

@@ -37,6 +37,7 @@ _TIME: Final = re.compile(
 )
 _NO_ITEM: Final = re.compile(r"\s*(\[\s*['\"\[{]|\Z)")  # blank, or a list that is none in JSON: ['a', 'b']
 _AROUND_COPIES: Final = " \t\r\n\u00a0\u200b\ufeff'\"`*<>()“”‘’«»,;:."  # nothing that is copied has them at its ends
+_BETWEEN: Final = re.compile(r"[\s,;]+")
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 _COPY: Final = {"format": OPAQUE}
 
@@ -93,12 +94,15 @@ def _decode(text: str, begins: str) -> Any:
 def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
     """Return the list that a value means: JSON text is decoded, and a single item stands for a list of it.
 
-    For example `'["a", "b"]'` and `"a"` for tags, `'[{"path": "a.py"}]'` and `{"path": "a.py"}` for evidence.
+    For example `'["a", "b"]'` and `"a"` for tags, `'[{"path": "a.py"}]'` and `{"path": "a.py"}` for evidence, and
+    `"trusted, untrusted"` for partitions, whose words have no comma.
     """
     items = schema["items"]
     wants_objects = items.get("type") == OBJECT
     if isinstance(value, str):
         value = _decode(value, "[")
+    if isinstance(value, str) and (items.get("format") == OPAQUE or "enum" in items):
+        value = _words_in(value) or value
     if isinstance(value, str):
         value = _decode(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
     if isinstance(value, dict) and wants_objects:
@@ -108,6 +112,15 @@ def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
     return [
         _item_meant(items, _decode(item, "{") if wants_objects and isinstance(item, str) else item) for item in value
     ]
+
+
+def _words_in(text: str) -> list[str]:
+    """Return the words of a list that is none in JSON, such as `a, b` or `['a', 'b']`; nothing of any other text."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:-1] if text.endswith("]") else ""
+    words = [word.strip(_AROUND_COPIES) for word in _BETWEEN.split(text)]
+    return [] if text.startswith(("[", "{")) else list(filter(None, words))
 
 
 def _item_meant(schema: Mapping[str, Any], item: Any) -> Any:

@@ -251,6 +251,20 @@ def test_every_list_may_come_as_json_text_and_as_its_single_item() -> None:
 
 
 @pytest.mark.promise("CL-3")
+@pytest.mark.parametrize("form", ["{}, {}", "{},{}", "[{}, {}]", "['{}', '{}']", "{} {}", "`{}`, `{}`", " {};\n{} "])
+def test_ids_may_come_in_one_text_and_so_may_words_of_an_enumeration(form: str) -> None:
+    for first, second in (("a-1", "b-2"), ("@recalled[0]", "@recalled[1]")):
+        assert checked("record_outcome", memory_ids=form.format(first, second)).memory_ids == (first, second)
+    both = checked("search_memories", partitions=form.format("trusted", "untrusted").strip("`")).partitions
+    assert both == ("trusted", "untrusted")
+
+
+@pytest.mark.promise("CL-3", "AG-8")
+def test_all_arguments_may_come_as_json_text() -> None:
+    assert check_arguments(TOOLS["search_memories"], '{"query": "tea"}').parameters == SearchMemories(query="tea")
+
+
+@pytest.mark.promise("CL-3")
 def test_two_items_may_come_as_json_text() -> None:
     assert checked("store_memory", tags='["a", "b"]').tags == ("a", "b")
     assert checked("store_memory", tags="[wip] draft").tags == ("[wip] draft",)

@@ -139,7 +139,7 @@ async def test_parameters_in_a_place_that_is_not_read_are_refused(rest: Rest, wo
         ("GET", "/v1/memories", {"json": {"limit": 3}}, "limit"),
         ("POST", "/v1/memories?content=x", {"json": {}}, "content"),
     ):
-        answer = await rest.http.request(method, path, **sent)  # type: ignore[arg-type]
+        answer = await rest.http.request(method, path, **sent)
         assert (answer.status_code, answer.json()["field"]) == (400, named), path
     assert (await rest.http.request("DELETE", "/v1/graph/edges/e", json={})).status_code == 200
     assert len(workers.seen) == 1
