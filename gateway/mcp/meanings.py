@@ -95,7 +95,7 @@ def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
     """Return the list that a value means: JSON text is decoded, and a single item stands for a list of it.
 
     For example `'["a", "b"]'` and `"a"` for tags, `'[{"path": "a.py"}]'` and `{"path": "a.py"}` for evidence, and
-    `"trusted, untrusted"` for partitions, whose words have no comma.
+    `"episodic, semantic"` for sectors, whose words have no comma.
     """
     items = schema["items"]
     wants_objects = items.get("type") == OBJECT
@@ -107,7 +107,8 @@ def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
         value = _decode(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
     if isinstance(value, dict) and wants_objects:
         value = [value]
-    if not isinstance(value, list):
+    read = wants_objects or items.get("format") == OPAQUE
+    if not read or not isinstance(value, list) or len(value) > schema["maxItems"]:  # the check refuses a longer one
         return value
     return [
         _item_meant(items, _decode(item, "{") if wants_objects and isinstance(item, str) else item) for item in value
