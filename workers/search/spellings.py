@@ -16,14 +16,6 @@ AMONG_OTHERS: Final = 5  # the same where other words of the query agree
 WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
 READ: Final = 4_000  # characters of a memory, whose words are compared
 SPELLED: Final = 8  # dates of a question
-_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
-AMONG_OTHERS: Final = 5  # the same where other words of the query agree
-WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
-READ: Final = 4_000  # characters of a memory, whose words are compared
-SPELLED: Final = 8  # dates of a question
-_TIME_OF_DAY: Final = re.compile(
-    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?<=:\d\d)(?![\w:/-]|[.,]\d))", re.IGNORECASE
-)
 _WORD: Final = re.compile(r"\w+")
 
 

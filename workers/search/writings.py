@@ -1,8 +1,7 @@
 """Write the values of a question as others write them: 1.5 km is 1500 m, 9 pm is 21:00, 300 is three hundred. Pure.
 
-A memory that has all words of another writing counts as if it had the words that this one stands for. So a writing is
-whole, and never a small number alone, which many dates hold: that goes with the word beside it. English and German.
-What the index has of numbers beside their own words, `one_form.py` and schema.sql know.
+A memory that has all words of another writing counts as if it had the question's own. So a writing is whole. Many dates
+hold a small number, which therefore goes with the word beside it. English and German.
 """
 
 import re
@@ -135,7 +134,7 @@ def _quarters(text: str) -> WrittenValues:
 @cache
 def _units() -> dict[str, tuple[int, float]]:
     """Return the kind of each sign and name of a unit, and how much of the least it is; names in both numbers."""
-    found = {}
+    found: dict[str, tuple[int, float]] = {}
     for kind, units in enumerate(_KINDS):
         for names, size in units:
             for name in names.split():
