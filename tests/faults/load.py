@@ -76,8 +76,10 @@ class Load:
     a fault has lost, which says nothing of how soon the service is back.
     """
 
-    def __init__(self, callers: list[LoadClient], run: str, *, seed: int) -> None:
+    def __init__(self, callers: list[LoadClient], run: str, *, seed: int, pause_s: float = 0.0) -> None:
+        """`pause_s`: how long each caller rests after a call."""
         self.account = Account()
+        self._pause_s = pause_s
         self._callers = callers
         self._run = run
         self._seed = seed
@@ -206,8 +208,8 @@ class Load:
             self.account.pending.append(body["command_id"])
         self.account.slowest_s = max(self.account.slowest_s, took)
         self.account.latencies_s.append(took)
-        if fate is not Fate.ACKNOWLEDGED:
-            await asyncio.sleep(min(float(body.get("retry_after_s") or AGAIN_S), 1.0))
+        refused_s = min(float(body.get("retry_after_s") or AGAIN_S), 1.0)
+        await asyncio.sleep(self._pause_s if fate is Fate.ACKNOWLEDGED else refused_s)
         return fate, body
 
 

@@ -19,6 +19,8 @@ FAULTS = {
     fault.name: fault for fault in (*processes.FAULTS, *clocks.FAULTS, *servers.FAULTS, *network.FAULTS, *homes.FAULTS)
 }
 CALLERS = 8
+CALLERS_IN_SHORT = 4  # two that write, one that asks when it is served, one that reads
+PAUSE_IN_SHORT_S = 0.05
 MADE_ANEW = {"ClassifySectors", "EmbedPending", "LinkActivated"}  # by upkeep, whose effect the verdict looks for
 READS_AFTER_S = 1.0  # within which a fault has to be told from a hiccup
 BEFORE = 10  # stores, before the first fault
@@ -43,13 +45,16 @@ async def site_for(fault: Fault) -> AsyncIterator[Any]:
 
 
 async def run(
-    fault: Fault, site: Any, times: int, *, seed: int | None = None, callers: int = CALLERS
+    fault: Fault, site: Any, times: int, *, seed: int | None = None, callers: int = CALLERS, pause_s: float = 0.0
 ) -> dict[str, Any]:
-    """Cause a fault so many times under load; return the figures, `held` among them: whether all is as promised."""
+    """Cause a fault so many times under load; return the figures, `held` among them: whether all is as promised.
+
+    `pause_s`: how long each caller rests after a call.
+    """
     seed = random.randrange(2**32) if seed is None else seed
     name = f"{seed:08x}"
     before = {letter.id for letter in await site.dead_letters()}
-    load = Load(await site.callers(CALLERS), name, seed=seed)
+    load = Load(await site.callers(callers), name, seed=seed, pause_s=pause_s)
     backs: list[float] = []
     spans: list[tuple[float, float]] = []  # in which reads have to go on
     began = time.monotonic()
@@ -93,3 +98,8 @@ async def run(
         "seed": seed,
         "load_1m": round(os.getloadavg()[0], 2),
     }
+
+
+async def run_in_short(fault: Fault, site: Any) -> dict[str, Any]:
+    """Cause a fault once, under a load that leaves the processors to other tests: a fault lasts for many seconds."""
+    return await run(fault, site, 1, callers=CALLERS_IN_SHORT, pause_s=PAUSE_IN_SHORT_S)

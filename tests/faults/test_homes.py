@@ -1,13 +1,13 @@
-"""Faults of a home in short, as `test_short.py` has those of servers. They mostly wait, in a process beside it."""
+"""Faults of a home in short, as `test_short.py` has those of servers. They run in a process beside it."""
 
 import json
 
 import pytest
 
 from tests.deploy.helpers import needs_root
-from tests.faults.suite import FAULTS, run, site_for
+from tests.faults.suite import FAULTS, run_in_short, site_for
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 @pytest.mark.promise("OP-3")
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 )
 async def test_a_home_is_back_without_anybody_and_nothing_is_lost(name: str) -> None:
     async with site_for(FAULTS[name]) as home:
-        line = await run(FAULTS[name], home, 1)
+        line = await run_in_short(FAULTS[name], home)
     wrong = ("lost", "doubled", "applied_though_refused", "unread", "missed", "dead_letters")
     assert {count: line[count] for count in wrong} == dict.fromkeys(wrong, 0), json.dumps(line)
     assert line["stores"] > 10, json.dumps(line)

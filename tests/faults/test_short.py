@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.faults.suite import FAULTS, run
+from tests.faults.suite import FAULTS, run_in_short
 from tests.faults.world import World, new_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
@@ -23,7 +23,7 @@ async def world() -> AsyncIterator[World]:
 @pytest.mark.long
 @pytest.mark.promise("QP-21")
 async def test_what_was_told_pending_ends_though_postgresql_hangs_and_is_killed(world: World) -> None:
-    line = await run(FAULTS["postgres_hung_and_killed"], world, 1)
+    line = await run_in_short(FAULTS["postgres_hung_and_killed"], world)
     assert line["told"].get("pending"), json.dumps(line)
     wrong = ("lost", "doubled", "applied_though_refused", "unread", "missed", "dead_letters", "forgotten")
     assert {count: line[count] for count in wrong} == dict.fromkeys(wrong, 0), json.dumps(line)
@@ -34,7 +34,7 @@ async def test_what_was_told_pending_ends_though_postgresql_hangs_and_is_killed(
     "name", ["worker_killed", "redis_killed", "postgres_restarted_immediately", "redis_of_workers_cut", "poisoned"]
 )
 async def test_nothing_is_lost_or_doubled(world: World, name: str) -> None:
-    line = await run(FAULTS[name], world, 1)
+    line = await run_in_short(FAULTS[name], world)
     wrong = ("lost", "doubled", "applied_though_refused", "unread", "missed", "dead_letters")
     assert {count: line[count] for count in wrong} == dict.fromkeys(wrong, 0), json.dumps(line)
     assert line["stores"] > 10, json.dumps(line)
