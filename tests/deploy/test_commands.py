@@ -31,8 +31,6 @@ from tests.deploy.helpers import (
     status_of,
 )
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Up:
     """`engramq up` in the foreground, started and past its banner."""

@@ -89,8 +89,9 @@ async def test_a_process_that_hangs_is_replaced_and_nothing_is_lost(installation
             while (await anyio.to_thread.run_sync(restarts, installation))[name] == counted[name]:
                 pass
             assert await is_kept(agent, kept)
-    assert (restarts(installation) - counted).keys() == {name}
-    assert services(installation)[name]["pid"] != before[name]["pid"]
+        # While the client holds the stack: it may stop before a busy machine has asked.
+        assert (restarts(installation) - counted).keys() == {name}
+        assert services(installation)[name]["pid"] != before[name]["pid"]
     assert f'"Service hangs: it is replaced", "service": "{name}"' in log_of_supervisor(installation)
 
 
@@ -108,5 +109,5 @@ async def test_a_machine_that_slept_is_no_hang(installation: Installation) -> No
                 process.wait_until, lambda: time.monotonic() - slept_at > HUNG_S + 3, BOUND_S
             )
         assert await is_kept(Agent(client), kept)
-    assert restarts(installation) == counted
+        assert restarts(installation) == counted
     assert "Service hangs" not in log_of_supervisor(installation).removeprefix(said)

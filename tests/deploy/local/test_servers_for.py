@@ -18,8 +18,6 @@ from engramq.schemas.settings import SettingsError
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(autouse=True)
 def _fake_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,6 @@ from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.helpers import BOUND_S, USER, Client, await_true, identity, is_stopped, service, status_of
 from tests.deploy.local.hooks.test_projects import git, repository
 
-pytestmark = pytest.mark.timeout(40)
-
 
 @pytest.mark.promise("OP-2")
 def test_several_clients_share_one_gateway_each_with_its_own_identity(home: Home, environment: dict[str, str]) -> None:

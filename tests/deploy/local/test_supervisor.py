@@ -28,8 +28,6 @@ from tests.deploy.conftest import Hold
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def request(home: Home, text: bytes) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as line:
