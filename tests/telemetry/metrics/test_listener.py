@@ -31,7 +31,7 @@ PAGES = {
 
 async def _answered(port: int) -> int:
     """Return the status of a scrape, trying again while connections are refused."""
-    async with httpx.AsyncClient() as client, asyncio.timeout(BOUND_S):
+    async with httpx.AsyncClient(verify=False) as client, asyncio.timeout(BOUND_S):
         while True:
             try:
                 return (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code
@@ -49,7 +49,7 @@ async def test_the_connection_that_has_asked_nothing_for_longest_makes_room(begu
         waiting = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
         for connection in waiting:
             connection.sendall(begun)
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             for path, status in (("/metrics", 200), ("/nothing", 404), ("/defect", 500)):
                 assert (await client.get(f"http://127.0.0.1:{port}{path}")).status_code == status
         assert await asyncio.to_thread(waiting[0].recv, 1) == b""
@@ -84,7 +84,7 @@ async def test_of_connections_that_wait_for_an_answer_there_is_a_bound() -> None
 @pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/nothing", 404), ("/defect", 500)])
 async def test_the_head_of_a_page_is_that_of_the_page(path: str, status: int) -> None:
     async with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             head, page = [await client.request(method, f"http://127.0.0.1:{port}{path}") for method in ("HEAD", "GET")]
         with _connected(port) as bare:
             bare.sendall(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
@@ -103,13 +103,13 @@ async def test_a_page_that_takes_too_long_is_late() -> None:
         raise AssertionError
 
     pages = {"/endless": ServedPage(read=endless, bound_s=0.05, late=LATE)}
-    async with serving("127.0.0.1", 0, pages, variable="PORT") as port, httpx.AsyncClient() as client:
+    async with serving("127.0.0.1", 0, pages, variable="PORT") as port, httpx.AsyncClient(verify=False) as client:
         assert (await client.get(f"http://127.0.0.1:{port}/endless")).content == LATE.body
 
 
 async def test_other_methods_are_refused_and_what_is_no_request_is_left() -> None:
     async with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             assert (await client.post(f"http://127.0.0.1:{port}/metrics")).status_code == 405
         with _connected(port) as endless:
             endless.sendall(b"x" * 100_000)
