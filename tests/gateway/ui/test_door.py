@@ -211,6 +211,13 @@ async def test_a_revoked_token_ends_its_sessions(here: Served) -> None:
     assert (await browser.sign_in(here.secrets["reader"])).status == 401
 
 
+@pytest.fixture
+def no_time_for_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let time give no attempts back: a busy machine needs seconds for each."""
+    monkeypatch.setattr("engramq.gateway.limits.ATTEMPT_RATE", 0.001)
+
+
+@pytest.mark.usefixtures("no_time_for_attempts")
 async def test_too_many_bad_tokens_are_refused_for_a_while(here: Served) -> None:
     browser = await here.browser()
     shown = await browser.get("/ui/sign-in")
@@ -222,6 +229,7 @@ async def test_too_many_bad_tokens_are_refused_for_a_while(here: Served) -> None
     assert int(page.response.headers["retry-after"]) >= 1
 
 
+@pytest.mark.usefixtures("no_time_for_attempts")
 async def test_a_principal_is_signed_in_in_so_many_browsers_and_signs_in_so_often(
     here: Served, settings: Settings
 ) -> None:
