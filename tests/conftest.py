@@ -111,11 +111,12 @@ begin
 end
 $$
 """
-# What a database is beside its rows, as the transactions that wrote its definitions tell.
+# What a database is beside its rows, mostly by the transactions that wrote it; an index may be made anew.
 DEFINITIONS = """
-select (select sum(xmin::text::bigint) from pg_class where relnamespace = 'public'::regnamespace) as relations,
+select (select array_agg((relname, relacl, reloptions, relrowsecurity)::text order by relname) from pg_class
+     where relnamespace = 'public'::regnamespace) as relations,
     (select sum(a.xmin::text::bigint) from pg_attribute a join pg_class c on c.oid = attrelid
-     where relnamespace = 'public'::regnamespace) as columns,
+     where relnamespace = 'public'::regnamespace and relkind <> all('{i,I}')) as columns,
     (select sum(xmin::text::bigint) from pg_constraint where connamespace = 'public'::regnamespace) as constraints,
     (select sum(xmin::text::bigint) from pg_proc where pronamespace = 'public'::regnamespace) as functions,
     (select sum(xmin::text::bigint) from pg_trigger) as triggers,

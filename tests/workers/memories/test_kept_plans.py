@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -31,7 +31,7 @@ from engramq.workers.db.vectors import Sizes
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
 from engramq.workers.sectors.handlers import Classifier
-from tests.conftest import Database
+from tests.conftest import Database, TestServers, new_database
 from tests.running import opened
 from tests.workers.conftest import World
 from tests.workers.db.test_keys import scans
@@ -62,18 +62,33 @@ LINKS = b"""
 """
 
 
-@pytest.mark.own_database
+@pytest.fixture(scope="module")
+def large_beside_small(servers: TestServers, template: str) -> Iterator[str]:
+    """The name of a database with a large tenant beside 299 small ones."""
+    with new_database(servers, template) as database:
+        with psycopg.connect(database.owner_url, autocommit=True) as owner:
+            owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
+            owner.execute(FILL)
+            owner.execute(b"analyze")
+        yield database.name
+
+
+@pytest.fixture
+def filled(servers: TestServers, large_beside_small: str) -> Iterator[Database]:
+    """A copy of it: to fill one takes 2 s."""
+    with new_database(servers, large_beside_small) as database:
+        yield database
+
+
 @pytest.mark.promise("MT-19")
-def test_what_rests_on_a_memory_is_found_by_what_it_cites(database: Database) -> None:
-    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
-    database.owner.execute(FILL)
+def test_what_rests_on_a_memory_is_found_by_what_it_cites(filled: Database) -> None:
     cited = b"jsonb_build_array(jsonb_build_object('memory_id', gen_random_uuid()))"
-    database.owner.execute(b"update memories set evidence = " + cited + b" where tenant = 300")
-    database.owner.execute(b"analyze")
+    filled.owner.execute(b"update memories set evidence = " + cited + b" where tenant = 300")
+    filled.owner.execute(b"analyze")
     text, parameters = native(sql("resting_on"))
     given = {"tenant": "300", "ids": f"'{{{ID}}}'", "limit": "5"}
     values = ", ".join(given[parameter] for parameter in parameters)
-    with psycopg.connect(database.owner_url) as connection:
+    with psycopg.connect(filled.owner_url) as connection:
         for before in (LOOK_UP, sql("plan_anew")):
             connection.execute(native(before)[0])
         connection.execute(b"prepare kept as " + text)
@@ -92,35 +107,32 @@ SOME = b"select node_id from memories where tenant = 300 limit 30"
 FEW = b"update memories set %s where tenant = 300 and node_id in (" + SOME + b")"
 
 
-@pytest.mark.own_database
 @pytest.mark.promise("OP-12")
-def test_a_list_of_what_few_memories_have_reads_no_others(database: Database) -> None:
-    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
-    database.owner.execute(FILL)
+def test_a_list_of_what_few_memories_have_reads_no_others(filled: Database) -> None:
     for change in (
         b"state = 'archived'", b"verification = 'rejected'", b"source_type = 'research'", b"created_by = 'lena'",
         b"project = 'small'", b"occurred_at = '2024-01-02'", b"valid_from = '2020-01-02'",
     ):  # fmt: skip
-        database.owner.execute(FEW % change)
-    database.owner.execute(b"update memories set state = 'archived' where tenant = 300 and state = 'pending'")
-    database.owner.execute(b"analyze")
+        filled.owner.execute(FEW % change)
+    filled.owner.execute(b"update memories set state = 'archived' where tenant = 300 and state = 'pending'")
+    filled.owner.execute(b"analyze")
     text, parameters = native(sql("recent_memories"))
     span = {"since": "'2024-01-01'", "until": "'2024-01-03'", "sorts": "true"}
     for asked in (
         {"states": "'{pending}'"}, {"verifications": "'{rejected,approved}'"}, {"source_type": "'research'"},
         {"created_by": "'lena'"}, {"project": "'small'", "project_only": "true"}, {"as_of": "'2020-06-01'"}, span,
     ):  # fmt: skip
-        assert rows_read(database, text, parameters, asked) < 200, asked
-    database.owner.execute(b"update memories set state = 'pending' where tenant = 300")
-    database.owner.execute(FEW % b"state = 'archived'")
-    database.owner.execute(b"analyze")
-    assert rows_read(database, text, parameters, {"states": "'{archived}'"}) < 200
+        assert rows_read(filled, text, parameters, asked) < 200, asked
+    filled.owner.execute(b"update memories set state = 'pending' where tenant = 300")
+    filled.owner.execute(FEW % b"state = 'archived'")
+    filled.owner.execute(b"analyze")
+    assert rows_read(filled, text, parameters, {"states": "'{archived}'"}) < 200
 
 
-def rows_read(database: Database, text: bytes, parameters: Sequence[str], asked: Mapping[str, str]) -> int:
+def rows_read(filled: Database, text: bytes, parameters: Sequence[str], asked: Mapping[str, str]) -> int:
     """Return how many rows of trusted memories a query looks at as workers plan it."""
     values = ", ".join({**LISTED, **asked}.get(parameter, "null") for parameter in parameters)
-    with psycopg.connect(database.owner_url) as connection:
+    with psycopg.connect(filled.owner_url) as connection:
         connection.execute(b"set plan_cache_mode = force_custom_plan")
         connection.execute(b"select set_config('app.tenant', '300', true)")
         connection.execute(b"prepare kept as " + text)
@@ -135,15 +147,12 @@ def looked_at(connection: psycopg.Connection[Any], values: str) -> int:
     return int(sum(scan["Actual Rows"] * scan["Actual Loops"] + scan.get("Rows Removed by Filter", 0) for scan in read))
 
 
-@pytest.mark.own_database
-def test_whether_there_are_other_projects_is_seen_without_a_look_at_memories(database: Database) -> None:
+def test_whether_there_are_other_projects_is_seen_without_a_look_at_memories(filled: Database) -> None:
     """As workers, whom policies hold: a search that shows nothing looked at all memories of a namespace."""
-    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
-    database.owner.execute(FILL)
-    database.owner.execute(FEW % b"project = 'small'")
-    database.owner.execute(b"analyze")
+    filled.owner.execute(FEW % b"project = 'small'")
+    filled.owner.execute(b"analyze")
     text, parameters = native(sql("project_beside"))
-    with psycopg.connect(database.url) as connection:
+    with psycopg.connect(filled.url) as connection:
         connection.execute(b"select set_config('app.tenant', '300', true)")
         connection.execute(native(LOOK_UP)[0])
         connection.execute(b"prepare kept as " + text)
@@ -152,15 +161,13 @@ def test_whether_there_are_other_projects_is_seen_without_a_look_at_memories(dat
             assert looked_at(connection, values) <= 2, project
 
 
-@pytest.mark.own_database
+@pytest.mark.long
 @pytest.mark.promise("MT-19")
 def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_tenant_beside_small_ones(
-    database: Database,
+    filled: Database,
 ) -> None:
-    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
-    database.owner.execute(FILL)
-    database.owner.execute(LINKS)
-    database.owner.execute(b"analyze")
+    filled.owner.execute(LINKS)
+    filled.owner.execute(b"analyze")
     look_up, _ = native(LOOK_UP)
     given = {
         "tenant": "300", "ids": f"'{{{ID}}}'", "beside": "'{}'", "limit": "5", "embedders": "'{}'", "model_id": "1",
@@ -183,7 +190,7 @@ def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_t
     reviewing = ("verify", "behind", "hidden_as_replaced", "confidences", "replacements")
     for query in (*map(sql, (*erasing, *following, *reading, *reviewing)), sized_sql("stored_together", 3)):
         text, parameters = native(query)
-        with psycopg.connect(database.owner_url) as connection:
+        with psycopg.connect(filled.owner_url) as connection:
             connection.execute(look_up)
             connection.execute(b"prepare kept as " + text)
             values = ", ".join(given[parameter] for parameter in parameters)
@@ -196,18 +203,14 @@ def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_t
         assert [condition for condition in read if not condition or " AND " not in condition] == [], text
 
 
-@pytest.mark.own_database
-def test_the_neighbours_of_a_new_memory_are_found_among_its_tenants_rows(database: Database) -> None:
-    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
-    database.owner.execute(FILL)
-    database.owner.execute(b"analyze")
+def test_the_neighbours_of_a_new_memory_are_found_among_its_tenants_rows(filled: Database) -> None:
     text, parameters = native(sized_sql("nearest_exact", 3))
     given = {
         "tenant": "300", "embedding": "'[1,0,0]'", "partitions": "'{trusted}'", "partition": "'trusted'",
         "model_id": "1", "include_superseded": "false", "as_of": "null", "project": "'*'", "k": "5", "farthest": "1",
     }  # fmt: skip
     values = ", ".join(given[parameter] for parameter in parameters)
-    with psycopg.connect(database.owner_url) as connection:
+    with psycopg.connect(filled.owner_url) as connection:
         connection.execute(native(LOOK_UP)[0])
         connection.execute(b"prepare kept as " + text)
         row = connection.execute(f"explain (format json) execute kept({values})".encode()).fetchone()
@@ -217,20 +220,18 @@ def test_the_neighbours_of_a_new_memory_are_found_among_its_tenants_rows(databas
     assert all("tenant" in scan.get("Index Cond", "") for scan in of_memories), of_memories
 
 
-@pytest.mark.own_database
-def test_the_neighbours_of_a_new_memory_among_many_are_found_by_the_vector_index(database: Database) -> None:
-    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
-    model = database.rows("select register_embedding_model('three', '', 3) as id")[0]["id"]
-    database.owner.execute(FILL)
+@pytest.mark.long
+def test_the_neighbours_of_a_new_memory_among_many_are_found_by_the_vector_index(filled: Database) -> None:
+    model = filled.rows("select register_embedding_model('three', '', 3) as id")[0]["id"]
     several = b"case when random() < .9 then random() end"  # the others are equal: most are outside of the index
     vector = b"array[1, coalesce(%b, 0), coalesce(%b, 0)]::halfvec" % (several, several)
-    database.owner.execute(b"update memories set embedding = %b, model_id = %d, state = 'active'" % (vector, model))
-    database.owner.execute(b"analyze")
+    filled.owner.execute(b"update memories set embedding = %b, model_id = %d, state = 'active'" % (vector, model))
+    filled.owner.execute(b"analyze")
     text, parameters = native(sized_sql("nearest_by_index", 3, model))
     assert "model_id" not in parameters
     given = LISTED | {"embedding": "'[1,0,0]'", "partition": "'trusted'", "as_of": "null", "k": "5", "farthest": "1"}
     values = ", ".join(given[parameter] for parameter in parameters)
-    with psycopg.connect(database.owner_url) as connection:
+    with psycopg.connect(filled.owner_url) as connection:
         connection.execute(native(LOOK_UP)[0])
         connection.execute(native("without_sorting")[0])
         connection.execute(b"prepare kept as " + text)
@@ -243,6 +244,7 @@ def test_the_neighbours_of_a_new_memory_among_many_are_found_by_the_vector_index
     assert [name for name, scan in by_index.items() if "tenant =" not in scan["Index Cond"]] == []
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize("exact_rows", [vectors.EXACT_ROWS, 0])
 async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(
     world: World, monkeypatch: pytest.MonkeyPatch, exact_rows: int
@@ -268,6 +270,7 @@ async def test_what_a_store_sends_and_what_follows_it_is_planned_once_a_session(
     assert [row for _, row in planned if row["custom_plans"] or not row["generic_plans"]] == []
 
 
+@pytest.mark.own_database
 async def test_what_is_looked_up_and_reviewed_by_id_is_planned_once_a_session(world: World) -> None:
     """To plan it took longer than to carry it out."""
     ids = [(await world.keep(text)).stored.id for text in ("Ada knows Bob", "Bob knows Eve")]
