@@ -22,6 +22,8 @@ from tools.loading import Loaded, load
 DIMENSIONS = 384
 OTHERS = SMALL_ROWS + 200
 TOP = 10
+pytestmark = pytest.mark.own_database  # `load` makes indexes anew
+
 IN_INDEX = 64  # equal vectors that stand in the index at the most
 TRUSTED = Filters(partitions=(Partition.TRUSTED,))
 NO_WORDS = Question("?")
@@ -154,7 +156,6 @@ async def test_what_gets_another_vector_comes_into_the_index(database: Database,
     assert database.rows("select node_id from memories where repeated") == []
 
 
-@pytest.mark.own_database
 @pytest.mark.promise("IX-1")
 async def test_an_island_that_a_restore_brought_hides_nothing(database: Database, store: Store) -> None:
     """Rows of a dump come before the indexes by which equal ones are counted: all are in the index then."""
