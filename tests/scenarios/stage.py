@@ -183,7 +183,7 @@ def _opened_before(store: Store) -> Iterator[None]:
         yield
 
 
-async def until(condition: Callable[[], Awaitable[bool]], bound_s: float = 20.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], bound_s: float = 60.0) -> None:
     """Return when the condition holds; fails when it does not within the bound."""
     async with asyncio.timeout(bound_s):
         while not await condition():

@@ -48,9 +48,7 @@ DOORS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def shared_sessions() -> None:
-    """Share none: sessions that were open before have other limits."""
+pytestmark = pytest.mark.own_database  # whose sessions begin with the setting of this file
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until, with_settings
 from tools.measure_confidence import expected_error
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 ASKED = 60  # of the memories
