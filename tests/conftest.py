@@ -86,7 +86,6 @@ SLOW = {
     "workers/db/test_fresh_cluster.py": 12,
     "workers/db/test_migrations.py": 10,
     "workers/memories/test_bulk_loads.py": 7,
-    "workers/memories/test_kept_plans.py": 12,
     "workers/search/recall/test_copies.py": 8,
     "workers/search/recall/test_equal_vectors.py": 22,
     "workers/search/recall/test_plans.py": 11,

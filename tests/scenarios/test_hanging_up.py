@@ -20,7 +20,8 @@ from tests.gateway.ui.conftest import listening
 from tests.gateway.wire import NEWER, OLDER, call_of, encoded, headers_of
 from tests.scenarios.stage import running_workers, stage_settings, until
 
-pytestmark = pytest.mark.promise("QP-11")
+# Sessions of databases of their own begin with the setting of this file.
+pytestmark = [pytest.mark.promise("QP-11"), pytest.mark.own_database]
 
 TOOL = "list_recent_memories"
 WAITING = f"""
@@ -46,9 +47,6 @@ DOORS = {
     "REST": get("/v1/memories"),
     "the page": get("/ui/memories"),
 }
-
-
-pytestmark = pytest.mark.own_database  # whose sessions begin with the setting of this file
 
 
 @pytest.fixture
