@@ -16,7 +16,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from engramq.workers.auth.tokens import NewToken, create
 from engramq.workers.db.database import Store
-from tests.conftest import Database, module_stores
+from tests.conftest import Database
 from tests.gateway.conftest import gateway_over
 from tests.gateway.ui.browsing import Browser
 from tests.scenarios.stage import Agent, agent_of, running_workers, stage_settings
@@ -80,10 +80,10 @@ async def served(settings: Settings, **variables: str) -> AsyncIterator[Served]:
     door: dict[str, Any] = {"auth": "token", **variables}
     async with (
         running_workers(settings),
+        await Store.open(settings.database_url) as store,
         gateway_over(settings.redis_url, Keys(settings.key_prefix), 20.0, **door) as gateway,
         listening(gateway) as port,
     ):
-        store = module_stores[settings.database_url]
         made = Served(port, store, gateway.service)
         for name, wanted in WHO.items():
             made.secrets[name], token = await create(store, "acme", wanted, "operator")
