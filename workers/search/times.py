@@ -88,7 +88,8 @@ def read_times(text: str, today: date | None) -> Times:
         end = each.end
     dates = tuple(span for each in named for span in each.dates)
     are_sure = any(each.is_sure for each in named)
-    written = tuple((text[each.start : each.end], *each.dates) for each in named if len(each.dates) == 1)
+    whole = [each for each in named if len(each.dates) == 1 and each.dates == each.spans and not each.how]
+    written = tuple((text[each.start : each.end], *each.dates) for each in whole)
     return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure, written)
 
 
