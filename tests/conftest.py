@@ -110,10 +110,10 @@ begin
 end
 $$
 """
-# What a database is beside its rows, mostly by the transactions that wrote it; an index may be made anew.
+# What a database is beside its rows, mostly by the transactions that wrote it; upkeep may make indexes anew.
 DEFINITIONS = """
 select (select array_agg((relname, relacl, reloptions, relrowsecurity)::text order by relname) from pg_class
-     where relnamespace = 'public'::regnamespace) as relations,
+     where relnamespace = 'public'::regnamespace and relkind <> all('{i,I}')) as relations,
     (select sum(a.xmin::text::bigint) from pg_attribute a join pg_class c on c.oid = attrelid
      where relnamespace = 'public'::regnamespace and relkind <> all('{i,I}')) as columns,
     (select sum(xmin::text::bigint) from pg_constraint where connamespace = 'public'::regnamespace) as constraints,
