@@ -139,12 +139,6 @@ def spell_ordinal(number: int) -> tuple[str, ...]:
     return (*english, *(f"{word}{ending}" for word in german for ending in ("n", "r")))
 
 
-def short_ordinal(number: int) -> str:
-    """Return 3rd for 3."""
-    ending = "th" if number in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
 def as_roman(number: int) -> str:
     """Return a number up to LARGEST_ROMAN in Roman numerals."""
     written = ""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
 from engramq.workers.one_form import forms_in
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, DaySpan
-from engramq.workers.search.spellings import other_spellings, ways_of_day
+from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.time_words import english_months
 from engramq.workers.search.times import Times, read_times
 from engramq.workers.search.writings import WrittenValue, writings_in
@@ -196,9 +196,8 @@ class Question:
 
     @cached_property
     def writings(self) -> tuple[WrittenValue, ...]:
-        """The values of the question that others write otherwise, and how."""
-        dates = [WrittenValue(own, ways_of_day(span)) for own, span in self._times.written]
-        return writings_in(self._read, dates)
+        """The values of the question that others write otherwise, and how; dates have `spellings` instead."""
+        return writings_in(self._read, self._times.written)
 
     def _first_of(self, names: Iterable[str]) -> str | None:
         """Return the first of several names that the question holds, None when it is joined to the next."""

@@ -8,7 +8,6 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
-from engramq.workers.search.number_words import short_ordinal
 from engramq.workers.search.spans import DAY, MONTHS, DaySpan
 
 LONG_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
@@ -58,23 +57,6 @@ def _is_off_by_one(word: str, other: str) -> bool:
 def other_spellings(dates: Sequence[DaySpan]) -> str:
     """Return the other spellings of dates that were read in a text, "" for none."""
     return " ".join(dict.fromkeys(word for span in dates[:SPELLED] for word in _of_date(span)))
-
-
-def ways_of_day(span: DaySpan) -> tuple[str, ...]:
-    """Return how a day or a month is written whole; none of a span of other days."""
-    first, month = span.first, MONTHS[span.first.month - 1]
-    if span.every_year:
-        return ()
-    if span.last - span.first >= 27 * DAY:
-        return (f"{month} {first.year}", f"{month[:3]} {first.year}", f"{first:%Y-%m}", f"{first:%m/%Y}")
-    if span.last > first:
-        return ()
-    day, year = first.day, first.year
-    return (
-        f"{day} {month} {year}", f"{day} {month[:3]} {year}", f"{month} {short_ordinal(day)} {year}",
-        f"{year:04}-{first:%m-%d}", f"{day}.{first.month}.{year}", f"{first:%d.%m}.{year}",
-        f"{first.month}/{day}/{year}", f"{first:%m/%d}/{year}",
-    )  # fmt: skip
 
 
 def _of_date(span: DaySpan) -> Iterator[str]:

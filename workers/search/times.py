@@ -70,7 +70,7 @@ class Times:
     dates: DaySpans
     tense: Tense
     are_sure: bool
-    written: tuple[tuple[str, DaySpan], ...] = ()
+    written: tuple[str, ...] = ()
 
     def hold(self, day: date) -> bool:
         """Say whether a day lies in one of the spans."""
@@ -89,7 +89,7 @@ def read_times(text: str, today: date | None) -> Times:
     dates = tuple(span for each in named for span in each.dates)
     are_sure = any(each.is_sure for each in named)
     whole = [each for each in named if len(each.dates) == 1 and each.dates == each.spans and not each.how]
-    written = tuple((text[each.start : each.end], each.dates[0]) for each in whole)
+    written = tuple(text[each.start : each.end] for each in whole)
     return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure, written)
 
 

@@ -27,9 +27,8 @@ def ways_of(text: str) -> set[str]:
         ("2 GB of it", "2000MB|2 gigabytes"), ("2,5 kg of it", "2500g|2.5kg"), ("two weeks", "14 days|2 weeks"),
         ("30 km/h", "30 kph|30 kmh"), ("220 degrees", "220C"), ("at .0003", "0.0003|3e-4"), ("at 3e-4", "0.0003|.0003"),
         ("chapter IV", "chapter 4|chapter four"), ("Louis 14", "Louis XIV"), ("the 3rd", "third|dritten"),
-        ("finished third", "3rd"), ("the twenty-first sprint", "21st"), ("im 3. Stock", "dritten Stock"),
+        ("im 3. Stock", "dritten Stock"),
         ("firmware v2.0", "2.0.0|firmware 2"), ("Node v20", "Node 20"), ("node20", "node 20"),
-        ("on 2029-03-04", "March 4th 2029|4 March 2029|4.3.2029|03/04/2029"), ("in Nov 2026", "2026-11|November 2026"),
         ("Q3 2025", "third quarter 2025"), ("third quarter of 2025", "Q3 2025"), ("90 euros", "90 EUR"),
         ("five percent", "5 percent|5 Prozent"), ("15 %", "fifteen percent|15 Prozent"), ("the USA", "U.S.A."),
         ("a U.N. envoy", "UN"), ("call 030 123456", "30123456"),
@@ -43,6 +42,7 @@ def test_a_value_is_asked_for_as_others_write_it(asked: str, ways: str) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
+        "on 2029-03-04", "in Nov 2026", "finished second",
         "Where does Ada live?", "what happened in 2024", "one of them", "Mix the eggs", "host 10.20.30.42", "ENG-123",
         "a commit 9f8e7d6", "the port :8080", "I am here", "Will it rain?", "a hundredth", "WHERE IS THE KEY",
     ],

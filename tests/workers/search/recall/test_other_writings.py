@@ -38,7 +38,6 @@ async def test_no_spelling_of_a_date_takes_the_place_of_a_word(scene: Scene) -> 
         ("The loop is 1.5 km long", "The loop is 2.5 km long", "loop 1500 m"),
         ("The shift ends at 9pm", "The shift ends at 8pm", "shift 21:00"),
         ("The total of the loan is 12345", "The total of the loan is 12346", "loan 12,345"),
-        ("Seen 2024-01-02, due March 3rd, 2029", "Seen 2024-01-02, due March 4th, 2029", "due 2029-03-03"),
     ],
 )
 async def test_a_value_that_is_written_otherwise_weighs_as_the_words_it_stands_for(
