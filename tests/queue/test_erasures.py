@@ -55,6 +55,18 @@ async def test_a_process_that_hears_nothing_of_erasures_forgets(own_server: Serv
 
 
 @pytest.mark.promise("OV-18")
+async def test_a_look_that_could_not_forget_ends_nothing_and_the_next_one_tries_again(
+    server: Server, keys: Keys
+) -> None:
+    forget = AsyncMock(side_effect=[RuntimeError("a defect"), RuntimeError("a defect"), None, None])
+    async with Inspection(lanes_at(server.url, keys)) as view, looking(server, keys, forget) as erasures:
+        await view.scrub("ns", {uuid7(): "the safe opens with a word"})
+        for _ in range(5):
+            await erasures.look()
+    assert forget.await_count == 3
+
+
+@pytest.mark.promise("OV-18")
 async def test_every_worker_process_looks_as_often_as_it_says_that_it_lives(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

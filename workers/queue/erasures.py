@@ -1,10 +1,13 @@
 """Have a process forget what it remembers of texts soon after another process erased some."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from engramq.schemas.connection import pack
 from engramq.schemas.keys import Keys
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
+
+log = logging.getLogger(__name__)
 
 
 class Erasures:
@@ -25,9 +28,16 @@ class Erasures:
         try:
             mark = await self._pipeline.call(pack("GET", self._key))
         except ConnectionLost:
-            await self._forget()
+            await self._try_to_forget()
             return
         is_new = mark != self._mark
-        if is_new or self._again:
+        is_done = await self._try_to_forget() if is_new or self._again else True
+        self._mark, self._again = mark, is_new or not is_done
+
+    async def _try_to_forget(self) -> bool:
+        try:
             await self._forget()
-        self._mark, self._again = mark, is_new
+        except Exception as problem:  # noqa: BLE001 - whatever goes wrong, the worker lives, and looks again
+            log.warning("What was erased could not all be forgotten: %s", type(problem).__name__)
+            return False
+        return True

@@ -51,7 +51,7 @@ SEARCHES_LATER: Final = 500  # of one that was too large before it is looked at 
 VIEWERS_MAX: Final = 1_000  # of a copy, whose last look at its rows is remembered
 COUNTED_MAX: Final = 10_000  # namespaces whose searches are counted
 LOADED_AT_A_TIME: Final = 250  # rows; they keep the event loop for some milliseconds
-PROVEN_WITHIN_S: Final = 4.0  # all copies after an erasure: who waits also says that its workers live
+PROVEN_WITHIN_S: Final = 4.0  # all copies after an erasure, before the process has to say again that it lives
 NOTHING_ASKED: Final = Question("")
 
 
@@ -192,8 +192,9 @@ class Copies:
     async def drop_erased(self) -> None:
         """Drop each copy that holds a memory which is gone, though nobody may ever search there again.
 
-        Each copy is proven, as a search would; all of them go where that cannot be done in time.
+        Each copy is proven, as a search would; all of them go where that cannot be done in time, or fails.
         """
+        are_proven = False
         try:
             async with asyncio.timeout(PROVEN_WITHIN_S):
                 for key in list(self._copies):
@@ -202,8 +203,12 @@ class Copies:
                         await self.current(namespace, partitions, NOTHING_ASKED, whose)
                     else:  # who owns private memories is not remembered for good: no search comes to this copy
                         self._copies.pop(key, None)
-        except (EngramqError, TimeoutError):
-            self._copies.clear()
+            are_proven = True
+        except (EngramqError, TimeoutError) as problem:
+            log.warning("Copies were dropped: none could be proven after an erasure (%s)", type(problem).__name__)
+        finally:
+            if not are_proven:
+                self._copies.clear()
 
     def _key(self, namespace: str, viewer: Viewer, partitions: Sequence[Partition]) -> CopyKey:
         own = viewer if (namespace, viewer) in self._owning else PUBLIC

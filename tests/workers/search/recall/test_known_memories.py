@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -163,4 +164,17 @@ async def test_copies_go_where_nobody_can_tell_in_time_what_is_erased(
     await copied(copies, TRUSTED)
     monkeypatch.setattr(module, "PROVEN_WITHIN_S", 0.0)
     await copies.drop_erased()
+    assert not copies._copies
+
+
+@pytest.mark.promise("OV-18")
+async def test_copies_go_where_a_defect_keeps_them_from_being_proven(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = Copies(scene.world.store, Sizes())
+    await scene.keep("The safe opens")
+    await copied(copies, TRUSTED)
+    monkeypatch.setattr(copies, "current", AsyncMock(side_effect=RuntimeError("a defect")))
+    with pytest.raises(RuntimeError, match="a defect"):
+        await copies.drop_erased()
     assert not copies._copies
