@@ -12,22 +12,32 @@ and {in_span}
 -- How sure the sector of a memory m is, 0 to 1; null where it has none. What somebody chose is sure.
 case m.sector_source when 'manual' then 1::real when 'auto' then m.sector_confidence end
 
+-- fragment: memories_with
+-- How many memories have a word, 0 where it is rare.
+coalesce(
+    (select sum(c.memories)::float8 from lexeme_counts c
+     where c.tenant = %(tenant)s and c.partition = any(%(partitions)s::text[])
+        and c.lexeme = lexeme_prefix(%(tenant)s) || word.lexeme),
+    0)
+
 -- fragment: full_text
 -- The text arm. A word that n of the namespace's N memories have weighs ln(1 + (N - n + .5) / (n + .5)); a memory has
 -- the sum of its words, less the longer it is. The rarest words are looked up in the index, one lookup each, until they
 -- make %(postings)s rows (lexeme_counts knows the common ones; others are rare) and surely enough candidates. The rest
 -- only add to what was found without them; where even the rarest is common, what has all words is looked up besides, since
 -- the rarest brings only some of its memories. Other spellings of dates and numbers are looked up too, and weigh nothing in
--- what a memory could have of the question. A memory that has all words of another writing of a value has those of the
--- question's own, which that stands for.
+-- what a memory could have of the question. A memory that has all words of another writing of a value counts as if it had
+-- the words of the question for it; a writing whose words are all common is left out, since its memories would take the
+-- places of those that the question's own words find.
 written_otherwise as materialized (
     select each.lexeme, string_agg('(' || way.query || ')', ' | ') as query
     from unnest(%(written)s::text[], %(ways)s::text[]) as value (written, ways)
     cross join lateral (
-        select string_agg('(' || lexeme_query(%(tenant)s, one.lexeme)::text || ')', ' & ') as query
+        select string_agg('(' || lexeme_query(%(tenant)s, word.lexeme)::text || ')', ' & ') as query
         from string_to_table(value.ways, E'\n') as text
-        cross join lateral unnest(words_asked({all_languages}, text)) as one (lexeme)
+        cross join lateral unnest(words_asked({all_languages}, text)) as word (lexeme)
         group by text
+        having min({memories_with}) <= %(candidates)s
     ) way
     cross join lateral unnest(words_asked({all_languages}, value.written)) as each (lexeme)
     group by each.lexeme
@@ -36,13 +46,9 @@ written_otherwise as materialized (
         lexeme, is_spelling,
         concat_ws(
             ' | ', lexeme_query(%(tenant)s, lexeme)::text,
-            (select w.query from written_otherwise w where w.lexeme = asked.lexeme and not asked.is_spelling)
+            (select w.query from written_otherwise w where w.lexeme = word.lexeme and not word.is_spelling)
         )::tsquery as query,
-        coalesce(
-            (select sum(c.memories)::float8 from lexeme_counts c
-             where c.tenant = %(tenant)s and c.partition = any(%(partitions)s::text[])
-                and c.lexeme = lexeme_prefix(%(tenant)s) || asked.lexeme),
-            0) as memories
+        {memories_with} as memories
     from (
         select lexeme, bool_and(is_spelling) as is_spelling
         from (
@@ -51,7 +57,7 @@ written_otherwise as materialized (
             select unnest(words_asked({all_languages}, %(spellings)s::text)), true where %(spellings)s::text <> ''
         ) each
         group by lexeme
-    ) asked
+    ) word
 ), ranked as materialized (
     select
         query, memories, is_spelling, row_number() over (order by is_spelling, memories, lexeme) as place,

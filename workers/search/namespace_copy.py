@@ -265,11 +265,12 @@ class NamespaceCopy:
         return score / (1 + self._words_of[: len(score)] / HALF_LENGTH), asked_weight
 
     def _written_otherwise(self, words: Asked) -> dict[str, set[int]]:
-        """Return by each word of a value the rows that have all words of another writing of it."""
+        """Return by each word of a value the rows that have all words of another writing of it, as the tables do."""
         found: dict[str, set[int]] = {}
         for lexemes, ways in words.ways:
-            several = [[self._postings.get(lexeme, ()) for lexeme in way] for way in ways]
-            if rows := set[int]().union(*(set(way[0]).intersection(*way[1:]) for way in several if way)):
+            several = [sorted((self._postings.get(lexeme, ()) for lexeme in way), key=len) for way in ways if way]
+            rare = [way for way in several if len(way[0]) <= tables.CANDIDATES]
+            if rows := set[int]().union(*(set(way[0]).intersection(*way[1:]) for way in rare)):
                 for lexeme in lexemes:
                     found.setdefault(lexeme, set()).update(rows)
         return found

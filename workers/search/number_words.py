@@ -1,6 +1,6 @@
-"""Read and spell whole numbers as English and German words, ordinals, and as Roman numerals. Pure."""
+"""Read and spell whole numbers as English and German words and as Roman numerals. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
@@ -20,11 +20,6 @@ _GERMAN: Final = _words(
 )
 _GERMAN_TENS: Final = _words("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
 _POWERS: Final = {"million": 1_000_000, "thousand": 1_000, "hundred": 100, "dozen": 12, "dutzend": 12}
-_ORDINALS: Final = _words(
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
-    "sixteenth seventeenth eighteenth nineteenth twentieth"
-)
-_GERMAN_ORDINALS: Final = _words("erste zweite dritte vierte fünfte sechste siebte achte neunte zehnte elfte zwölfte")
 _ROMAN: Final = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 LARGEST: Final = 1_000_000_000
 LARGEST_ROMAN: Final = 39
@@ -34,7 +29,8 @@ LARGEST_ROMAN: Final = 39
 def _values() -> dict[str, int]:
     words = {word: value for value, word in enumerate(_ENGLISH)} | {word: value for value, word in enumerate(_GERMAN)}
     words |= {word: 10 * ten for tens in (_TENS, _GERMAN_TENS) for ten, word in enumerate(tens, 2)}
-    del words["ein"]  # an article
+    for word in ("ein", "elf", "null"):  # an article, and words of English
+        del words[word]
     return words | {
         f"{unit}und{ten}": 10 * place + value
         for place, ten in enumerate(_GERMAN_TENS, 2)
@@ -66,16 +62,13 @@ def read_count(words: Sequence[str]) -> int | None:
             if value is None or (current % 100 and (value > 9 or current % 10 or current % 100 < 20)):
                 return None
             current += value
+        elif not current:  # half a million, a few hundred
+            return None
         elif power < 1_000:
-            current = max(current, 1) * power
+            current *= power
         else:
-            total, current = total + max(current, 1) * power, 0
+            total, current = total + current * power, 0
     return total + current if total + current < LARGEST else None
-
-
-def names_number(words: Iterable[str]) -> bool:
-    """Say whether any of these words in lower case is one of a number or names a place."""
-    return any(is_count(word) or word in _ordinals() for word in words)
 
 
 def is_count(word: str) -> bool:
@@ -84,29 +77,21 @@ def is_count(word: str) -> bool:
 
 
 def spell_count(number: int) -> tuple[str, ...]:
-    """Return a number in English and German words; none where they would be long."""
-    if not 1 < number < LARGEST or len(str(number).rstrip("0")) > 2 + (number < 1_000):
+    """Return a number in English and German words, where these are no part of another's: 300, but not 90.
+
+    English ones have at most two words: a memory that has both may have them for 350, too.
+    """
+    if 12 < number < 20:
+        return _ENGLISH[number], _GERMAN[number]
+    if not 20 <= number < 1_000_000:
         return ()
-    dozens, over = divmod(number, 12)
-    more = [f"{_ENGLISH[dozens]} dozen", f"{_GERMAN[dozens]} Dutzend"] if not over and 1 < dozens < 6 else []
-    english, german = _english(number), _german(number)
-    return (english, german, *more, *(["dozen", "Dutzend"] if number == 12 else []))
-
-
-def _english(number: int) -> str:
-    for word in ("million", "thousand", "hundred"):
-        many, over = divmod(number, _POWERS[word])
-        if many:
-            return f"{_english(many)} {word}" + (f" {_english(over)}" if over else "")
-    if number < 20:
-        return _ENGLISH[number]
-    return _TENS[number // 10 - 2] + (f" {_ENGLISH[number % 10]}" if number % 10 else "")
+    german = (_german(number),) if len(str(number).rstrip("0")) <= 2 else ()
+    power = next((word for word in ("thousand", "hundred") if not number % _POWERS[word]), "")
+    many = number // _POWERS[power] if power else 0
+    return (f"{_ENGLISH[many]} {power}", *german) if 0 < many < 20 else german
 
 
 def _german(number: int) -> str:
-    if number >= 1_000_000:
-        many = number // 1_000_000
-        return "eine Million" if many == 1 else f"{_german(many)} Millionen"
     for word, power in (("tausend", 1_000), ("hundert", 100)):
         many, over = divmod(number, power)
         if many:
@@ -116,27 +101,11 @@ def _german(number: int) -> str:
     return (f"{_GERMAN[number % 10]}und" if number % 10 else "") + _GERMAN_TENS[number // 10 - 2]
 
 
-@cache
-def _ordinals() -> dict[str, int]:
-    found = {word: value for value, word in enumerate(_ORDINALS, 1)} | {"thirtieth": 30, "thirty-first": 31}
-    found |= {f"twenty-{word}": 20 + value for value, word in enumerate(_ORDINALS[:9], 1)}
-    return found | {
-        word + ending: value for value, word in enumerate(_GERMAN_ORDINALS, 1) for ending in ("", "n", "r", "s", "m")
-    }
-
-
-def read_ordinal(word: str) -> int | None:
-    """Return which place a word in lower case names; None where it is none."""
-    return _ordinals().get(word)
-
-
-def spell_ordinal(number: int) -> tuple[str, ...]:
-    """Return the English words for a place, and the German one as it stands before most nouns."""
-    english = [
-        word for word, value in _ordinals().items() if value == number and word.endswith(("st", "nd", "rd", "th"))
-    ]
-    german = _GERMAN_ORDINALS[number - 1 : number]
-    return (*english, *(f"{word}{ending}" for word in german for ending in ("n", "r")))
+def small_number(number: int, *, german: bool = False) -> str:
+    """Return a number up to 12 in a word."""
+    if not german:
+        return _ENGLISH[number]
+    return "eins" if number == 1 else _GERMAN[number]
 
 
 def as_roman(number: int) -> str:

@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from engramq.schemas.patterns import compile_late
-from engramq.workers.search.number_words import spell_count, value_of
+from engramq.workers.search.number_words import small_number, value_of
 
 _CLOCK: Final = re.compile(
-    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|(?:\s?Uhr\b(?: (\d\d)\b)?|h\b)"
+    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|\s?Uhr\b(?: (\d\d)\b)?"
     r"|(?<=:\d\d)(?![\w:/-]|[.,]\d))",
     re.IGNORECASE | re.ASCII,
 )
 _SAID: Final = compile_late(
-    r"\b(?:(half|quarter|Viertel) (past|to|nach|vor) |(halb) |(?=[^\W_]+ o['\u2019]clock))(\d{1,2}|[^\W\d_]{2,7})"
+    r"\b(?:(half|quarter|Viertel) (past|to|nach|vor) |(halb) |(?=[^\W_]+ o['\u2019]clock))([0-9]{1,2}|[^\W\d_]{2,7})"
     r"(?: (?:o['\u2019]clock|Uhr))?\b(?![:.]?\d)",
     re.IGNORECASE,
 )
@@ -33,11 +34,12 @@ def times_in(text: str) -> Iterator[TimeOfDay]:
     if any(character.isdigit() for character in text):
         for found in _CLOCK.finditer(text):
             hour, minute, half = int(found[1]), int(found[2] or found[4] or 0), (found[3] or "").lower()
-            if hour > (12 if half else 24) or minute > 59 or (half and not hour):
+            is_german = half == "a" and text[: found.start()].lower().endswith("um ")  # um 5 am Bahnhof
+            if hour > (12 if half else 24) or minute > 59 or (half and not hour) or is_german:
                 continue
             yield TimeOfDay(found[0], (hour % 12 + 12 * (half == "p") if half else hour,), minute)
     for found in _SAID.finditer(text):
-        hour = int(found[4]) if found[4].isdigit() else value_of(found[4].lower()) or 0
+        hour = int(found[4]) if found[4].isdecimal() else value_of(found[4].lower()) or 0
         if not 0 < hour <= 12:
             continue
         minute = 30 if found[3] else _MINUTES.get((found[1] or "").lower(), 0)
@@ -48,26 +50,19 @@ def times_in(text: str) -> Iterator[TimeOfDay]:
 
 
 def ways_of_time(time: TimeOfDay) -> tuple[str, ...]:
-    """Return how a time is written by both clocks and said in words."""
-    return tuple(dict.fromkeys(way for hour in time.hours for way in _ways(hour, time.minute)))
+    """Return how a time is written by both clocks and said in words, the usual ways of each hour first."""
+    ways = zip_longest(*(_ways(hour, time.minute) for hour in time.hours))
+    return tuple(dict.fromkeys(way for each in ways for way in each if way is not None))
 
 
 def _ways(hour: int, minute: int) -> Iterator[str]:
+    """Yield each way that is no small number alone: "am" is no word of an index, so 7 am is a 7."""
     short, side = (hour - 1) % 12 + 1, "pm" if 12 <= hour < 24 else "am"
-    yield from (f"{hour:02}:{minute:02}", f"{hour}:{minute:02}")
-    after = (short % 12) + 1
+    yield f"{hour}:{minute:02}"
     if minute == 0:
-        yield from (f"{short}{side}", f"{short} {side}", f"{short} {side[0]}.m.", f"{hour} Uhr", f"{short} o'clock")
-        yield from (f"{word} o'clock" for word in spell_count(short)[:1])
+        yield from (f"{short}{side}", f"{short} {side[0]}.m.", f"{hour} Uhr", f"{hour:02}:00")
+        yield from (f"{short} o'clock", f"{small_number(short)} o'clock")
         return
-    yield from (f"{short}:{minute:02}{side}", f"{short}:{minute:02} {side}")
+    yield from (f"{short}:{minute:02}{side}", f"{short}:{minute:02} {side}", f"{hour:02}:{minute:02}")
     if minute == 30:
-        yield from (f"half past {_name(short)}", f"halb {_name(after, german=True)}")
-    elif minute == 15:
-        yield from (f"quarter past {_name(short)}", f"Viertel nach {_name(short, german=True)}")
-    elif minute == 45:
-        yield from (f"quarter to {_name(after)}", f"Viertel vor {_name(after, german=True)}")
-
-
-def _name(hour: int, *, german: bool = False) -> str:
-    return spell_count(hour)[german] if hour > 1 else ("one", "eins")[german]
+        yield from (f"half past {small_number(short)}", f"halb {small_number(short % 12 + 1, german=True)}")

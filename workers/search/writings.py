@@ -1,7 +1,7 @@
 """Write the values of a question as others write them: 1.5 km is 1500 m, 9 pm is 21:00, 300 is three hundred. Pure.
 
-A memory that has all words of another writing counts as if it had the question's own. So a writing is whole. Many dates
-hold a small number, which therefore goes with the word beside it. English and German.
+A memory that has all words of another writing counts as if it had the question's own. So a writing is whole, and
+means nothing else: a small number goes with the word beside it, a unit's sign is read as written. English and German.
 """
 
 import re
@@ -16,19 +16,15 @@ from engramq.workers.one_form import written_forms
 from engramq.workers.search.number_words import (
     as_roman,
     is_count,
-    names_number,
     read_count,
-    read_ordinal,
     read_roman,
     spell_count,
-    spell_ordinal,
 )
 from engramq.workers.search.times_of_day import times_in, ways_of_time
 
-VALUES: Final = 4  # of a question that are written otherwise
-WAYS: Final = 12  # of each: full text needs some .1 ms for each
+VALUES: Final = 3  # of a question that are written otherwise
+WAYS: Final = 8  # of each: full text needs some .1 ms for each
 _SMALL: Final = 31  # up to here a number is the day of many dates
-_YEARS: Final = range(1900, 2100)
 _ROMANS: Final = range(2, 21)
 
 
@@ -44,48 +40,42 @@ _KINDS: Final = (
     (("mm millimetres millimeters", 1), ("cm centimetres centimeters Zentimeter", 10),
      ("m metres meters Meter", 1e3), ("km kilometres kilometers Kilometer", 1e6)),
     (("g grams Gramm", 1), ("kg kilograms kilos Kilogramm Kilo", 1e3)),
-    (("ml millilitres milliliters Milliliter", 1), ("cl centilitres", 10), ("l litres liters Liter", 1e3)),
-    (("ms milliseconds", 1), ("s seconds sec secs Sekunden", 1e3), ("min minutes mins Minuten", 6e4),
-     ("h hours hrs Stunden", 3.6e6)),
+    (("ml millilitres milliliters Milliliter", 1), ("l litres liters Liter", 1e3)),
+    (("min minutes mins Minuten", 1), ("h hours hrs Stunden", 60)),
     (("days Tage", 1), ("weeks Wochen", 7)),
     (("months Monate", 1), ("years Jahre", 12)),
     (("KB kilobytes", 1), ("MB megabytes", 1e3), ("GB gigabytes", 1e6), ("TB terabytes", 1e9)),
     (("km/h kmh kph", 1),),
-    (("C degrees Grad °C °", 1),),
-    (("EUR euros", 1),), (("USD dollars", 1),), (("GBP pounds", 1),),
+    (("EUR euros", 1),), (("USD dollars", 1),),
     (("percent Prozent %", 1),),
 )  # fmt: skip
 _TIMES_APART: Final = 1_000  # units of one kind in which the same is said
-_NOT_JOINED: Final = frozenset(["h", "cl"])  # signs that the index does not join with their number
+_NOT_JOINED: Final = frozenset(["h"])  # signs that the index does not join with their number
 _NUMBERED_SO: Final = (
     "act article band book chapter episode grade kapitel level part phase section stage teil title type volume war"
 )
 _NAMED: Final = frozenset(_NUMBERED_SO.split())  # what is numbered as kings are
 _NUMBER: Final = compile_late(
-    r"(?<![\w.,:/+#@-])(?<![0-9] )(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,9}(?:[.,][0-9]{1,4})?)"
+    r"(?<![\w.,:/+#@-])(?<![0-9] )(?:[0-9]{1,3}(?:,[0-9]{3}){1,3}|[0-9]{1,9}(?:[.,][0-9]{1,4})?)"
     r"(?![0-9]|[.,:/-][0-9]|[ .-][0-9])"
 )
 _DIGIT: Final = compile_late(r"[0-9]")
 _WORD: Final = compile_late(r"[^\W\d_]+")
 _DIGIT_BEFORE: Final = compile_late(r"[0-9] \Z")
-_UNIT_AFTER: Final = compile_late(r" ?(km/h|per cent|%|°C?|[^\W\d_]+)(?![\w/])")
+_UNIT_AFTER: Final = compile_late(r" ?(km/h|per cent|%|[^\W\d_]+)(?![\w/])")
 _AFTER: Final = compile_late(r" ([^\W\d_]+)")
 _BEFORE: Final = compile_late(r"([^\W\d_]+) \Z")
-_ORDINAL: Final = compile_late(r"\b([0-9]{1,2})(?:st|nd|rd|th)\b")
-_GERMAN_ORDINAL: Final = compile_late(r"(?<![\w.,:/-])([0-9]{1,2})\. ([A-ZÄÖÜ][^\W\d_]+)")
-_VERSION: Final = compile_late(r"(?<![\w.,:/-])([vV]?)([0-9]{1,4}(?:\.[0-9]{1,4}){0,2})(?![\w%]|[.:/,-]\w)")
+_VERSION: Final = compile_late(r"\b(?:([^\W\d_]+) )?v([0-9]{1,4}(?:\.[0-9]{1,4}){0,2})(?![\w%]|[.:/,-]\w)")
 _NUMBERED: Final = compile_late(r"\b([A-Za-z]{3,})([0-9]{1,4})\b(?![.:/-]\w)")
 _FRACTION: Final = compile_late(r"(?<![\w.,-])(?:0?[.,]([0-9]{1,8})|([1-9])[eE]-0?([1-9]))(?![\w%]|[.,-][0-9])")
 _ROMAN: Final = compile_late(r"\b([^\W\d_]{3,}) ([IVX]{1,6})\b")
-_CAPITALS: Final = compile_late(r"\b[A-Z]{2,4}\b(?!\.[A-Z])")
-_CAPITAL: Final = compile_late(r"[A-Z]\.?[A-Z]|\b[VX]\b")
-_DOTTED: Final = compile_late(r"\b(?:[A-Z]\.){2,4}(?!\w)")
-_SHORT: Final = 4  # letters of a text that is an abbreviation itself
+_THOUSANDS: Final = compile_late(r"[0-9]{1,3}(?:\.[0-9]{3})+")  # a German 300.000, or an English 1.500: nobody knows
 _QUARTER: Final = compile_late(
     r"\b(?:(20[0-9]{2})[ /]?)?Q([1-4])(?:[ /]?(20[0-9]{2}))?\b"
     r"|\b(first|second|third|fourth) quarter(?: of)? (20[0-9]{2})\b",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
+_PLACES: Final = ("first", "second", "third", "fourth")
 _PARTED: Final = " \x01 "  # stands for what was read: no rule reads over it
 WrittenValues: TypeAlias = Iterator[WrittenValue]
 
@@ -105,16 +95,22 @@ def writings_in(text: str, dates: Iterable[str] = ()) -> tuple[WrittenValue, ...
 
 def _found(text: str, read: Iterable[str]) -> WrittenValues:
     """Yield what each rule finds that no rule before has read."""
-    if _DIGIT.search(text):
+    has_digit = _DIGIT.search(text) is not None
+    if has_digit:
         for form, own in written_forms(text).items():  # which are measures and counts, too
-            yield WrittenValue(own, (form, *(spell_count(int(form)) if form.isdecimal() else ())))
+            yield WrittenValue(own, (form,))
     for own in read:
-        text = text.replace(own, _PARTED)
-    has_number = _DIGIT.search(text) or names_number(_WORD.findall(text.lower()))
-    for rule in _RULES if has_number else _RULES_FOR_CAPITALS if _CAPITAL.search(text) else ():
-        for writing in list(rule(text)):
-            yield writing
-            text = text.replace(writing.own, _PARTED)
+        text = _part(text, own)
+    if has_digit or _ROMAN.search(text) or any(map(is_count, _WORD.findall(text.lower()))):
+        for rule in _RULES:
+            for writing in list(rule(text)):
+                yield writing
+                text = _part(text, writing.own)
+
+
+def _part(text: str, own: str) -> str:
+    """Take what was read out of a text, where it stands whole."""
+    return re.sub(rf"(?<!\w){re.escape(own)}(?!\w)", _PARTED, text)
 
 
 def _times(text: str) -> WrittenValues:
@@ -126,8 +122,8 @@ def _quarters(text: str) -> WrittenValues:
     for found in _QUARTER.finditer(text):
         year = found[1] or found[3] or found[5]
         if year:
-            number = int(found[2]) if found[2] else read_ordinal(found[4].lower()) or 0
-            yield WrittenValue(found[0], (f"Q{number} {year}", f"{spell_ordinal(number)[0]} quarter {year}"))
+            place = int(found[2]) - 1 if found[2] else _PLACES.index(found[4].lower())
+            yield WrittenValue(found[0], (f"Q{place + 1} {year}", f"{_PLACES[place]} quarter {year}"))
 
 
 @cache
@@ -155,7 +151,7 @@ def _counts(text: str) -> Iterator[_NumberInText]:
     for found in _NUMBER.finditer(text):
         is_grouped = re.fullmatch(r"[0-9]{1,3}(?:,[0-9]{3})+", found[0])
         plain = found[0].replace(",", "" if is_grouped else ".")
-        if not re.match(r"0[0-9]", plain):
+        if not re.match(r"0[0-9]", plain) and not _THOUSANDS.fullmatch(found[0]):
             yield _NumberInText(found.start(), found.end(), float(plain), is_spelled=False)
     run: list[re.Match[str]] = []
     for word in [*_WORD.finditer(text), None]:
@@ -175,8 +171,8 @@ def _measures(text: str) -> WrittenValues:
     """Yield measures in other units and by other names of theirs."""
     for count in _counts(text):
         if unit := _UNIT_AFTER.match(text, count.end):
-            known = _units().get(unit[1]) or _units().get(unit[1].lower())
-            if known:
+            name = unit[1] if len(unit[1]) < 4 else unit[1].lower()  # Mb and mB are no MB, 5G is no weight
+            if known := _units().get(name) or _units().get(name.capitalize()):
                 yield WrittenValue(text[count.start : unit.end()], tuple(_in_units(count.value, *known)))
 
 
@@ -194,9 +190,6 @@ def _in_units(value: float, kind: int, size: float) -> Iterator[str]:
         yield from (f"{written} {name}" for name in more[: 3 if other == size else 2] if name.isalpha())
         if first in _NOT_JOINED:
             yield f"{written}{first}"
-        if amount == int(amount) <= 100:
-            name = first if len(first) > 3 else more[0]
-            yield from (f"{spelled} {name}" for spelled in spell_count(int(amount))[:1])
 
 
 def _numbers(text: str) -> WrittenValues:
@@ -209,13 +202,12 @@ def _numbers(text: str) -> WrittenValues:
 def _plain(text: str, count: _NumberInText) -> WrittenValues:
     number, own = int(count.value), text[count.start : count.end]
     after, before = _AFTER.match(text, count.end), _BEFORE.search(text, max(0, count.start - 40), count.start)
-    if before is not None and before[1].lower() not in GRAMMAR and number <= _SMALL:
+    if before is not None and before[1].lower() in _NAMED:
         ways = [str(number)] if count.is_spelled else []
-        if number in _ROMANS and (before[1][0].isupper() or before[1] in _NAMED):
-            ways.append(as_roman(number))
+        ways += [as_roman(number)] if number in _ROMANS else []
         yield WrittenValue(f"{before[0]}{own}", tuple(f"{before[0]}{way}" for way in ways))
-    if not count.is_spelled:
-        if number not in _YEARS and "." not in own:
+    elif not count.is_spelled:
+        if "." not in own:
             yield WrittenValue(own, spell_count(number))
     elif number > _SMALL:
         yield WrittenValue(own, (str(number),))
@@ -223,26 +215,14 @@ def _plain(text: str, count: _NumberInText) -> WrittenValues:
         yield WrittenValue(f"{own}{after[0]}", (f"{number}{after[0]}",))
 
 
-def _ordinals(text: str) -> WrittenValues:
-    for found in _ORDINAL.finditer(text):  # but "second" and the like say 2nd too seldom
-        if int(found[1]) > 1:
-            yield WrittenValue(found[0], spell_ordinal(int(found[1])))
-    for found in _GERMAN_ORDINAL.finditer(text):
-        ways = [way for way in spell_ordinal(int(found[1])) if way.endswith(("en", "er"))]
-        yield WrittenValue(found[0], tuple(f"{way} {found[2]}" for way in ways))
-
-
 def _versions(text: str) -> WrittenValues:
+    """Yield 2.0 and 2.0.0 for v2.0, Node 20 for Node v20, node 20 for node20."""
     for found in _VERSION.finditer(text):
-        sign, written = found[1], found[2]
-        if not sign and "." not in written:
-            continue
-        before = _BEFORE.search(text, max(0, found.start() - 40), found.start())
-        short = re.sub(r"(?:\.0)+\Z", "", written)
-        ways = [way for way in (written, f"{short}.0", f"{short}.0.0", short) if way.count(".") in {1, 2}]
-        if before is not None and "." not in short and before[1].lower() not in GRAMMAR:
-            yield WrittenValue(f"{before[0]}{found[0]}", (f"{before[1]} {short}",))
-        yield WrittenValue(found[0], tuple(ways))
+        if "." in found[2]:
+            ways = [found[2], *([f"{found[2]}.0"] if found[2].count(".") == 1 else [])]
+            yield WrittenValue(f"v{found[2]}", tuple(ways))
+        elif found[1] is not None and found[1].lower() not in GRAMMAR:
+            yield WrittenValue(found[0], (f"{found[1]} {found[2]}",))
     for found in _NUMBERED.finditer(text):
         yield WrittenValue(found[0], (f"{found[1]} {found[2]}",))
 
@@ -261,21 +241,10 @@ def _fractions(text: str) -> WrittenValues:
 def _romans(text: str) -> WrittenValues:
     for found in _ROMAN.finditer(text):
         number = read_roman(found[2])
-        if number is not None and number > 1 and found[1].lower() not in GRAMMAR:
-            spelled = spell_count(number)[:1]
-            yield WrittenValue(found[0], tuple(f"{found[1]} {way}" for way in (str(number), *spelled)))
-
-
-def _abbreviations(text: str) -> WrittenValues:
-    """Yield U.S.A. for USA, and the other way; the index has such letters in pairs."""
-    for found in _DOTTED.finditer(text):
-        yield WrittenValue(found[0], (found[0].replace(".", ""),))
-    if len(text) <= _SHORT or not text.isupper():
-        several = (found[0] for found in _CAPITALS.finditer(text) if found[0] not in _units())
-        yield from (WrittenValue(own, (".".join(own) + ".",)) for own in several)
+        if number is not None and number > 1 and found[1].lower() in _NAMED:
+            yield WrittenValue(found[0], (f"{found[1]} {number}",))
 
 
 _RULES: Final[tuple[Callable[[str], WrittenValues], ...]] = (
-    _times, _quarters, _ordinals, _measures, _fractions, _versions, _romans, _numbers, _abbreviations,
+    _times, _quarters, _measures, _fractions, _versions, _romans, _numbers,
 )  # fmt: skip
-_RULES_FOR_CAPITALS: Final = (_romans, _abbreviations)
