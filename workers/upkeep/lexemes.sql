@@ -30,7 +30,7 @@ returning 1 as kept
 select (
     select count(*) >= %(least)s
     from (
-        select from memories where tenant = %(tenant)s and partition = %(partition)s limit %(least)s
+        select 1 as found from memories where tenant = %(tenant)s and partition = %(partition)s limit %(least)s
     ) counted
 ) or exists (
     select from lexeme_counts where tenant = %(tenant)s and partition = %(partition)s
