@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from engramq.schemas.fields import NOT_IN_NAMES
 from tests.page.conftest import Watched
 from tests.page.payloads import MARK, PAYLOADS
 from tests.page.stack import Stack
@@ -21,12 +22,17 @@ FOREIGN = (
 )
 
 
+def name_of(payload: str) -> str:
+    """Return a payload without the marks that no name may have."""
+    return NOT_IN_NAMES.sub("", payload)
+
+
 @pytest.fixture(scope="module")
 def poisoned(stack: Stack) -> dict[str, list[str]]:
     """Store each of them as everything that somebody may choose."""
     edges = [
-        {"source_name": "Evil", "target_name": payload, "relation": payload, "target_label": payload}
-        for payload in PAYLOADS
+        {"source_name": "Evil", "target_name": name, "relation": name, "target_label": name}
+        for name in map(name_of, PAYLOADS)
     ]
     duties = [
         {
@@ -42,10 +48,10 @@ def poisoned(stack: Stack) -> dict[str, list[str]]:
     whole: list[dict[str, Any]] = [
         {
             "content": f"{number} {payload}",
-            "speaker": payload,
-            "thread": payload,
-            "project": payload,
-            "tags": [payload],
+            "speaker": name_of(payload),
+            "thread": name_of(payload),
+            "project": name_of(payload),
+            "tags": [name_of(payload)],
             "metadata": {payload: payload},
         }
         for number, payload in enumerate(PAYLOADS)

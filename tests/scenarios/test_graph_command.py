@@ -13,7 +13,7 @@ from tests.terminal import Terminal, terminal
 __all__ = ["terminal"]
 
 
-NASTY = "Bob \u202e"
+NASTY = "Bob \u200b"
 
 
 async def written(agent: Agent, target: str = "Bob") -> dict[str, Any]:
@@ -34,7 +34,7 @@ async def test_what_an_agent_deletes_is_listed_and_restored(agent: Agent, termin
     assert (code, out.split()[0]) == (0, str(entry["id"]))
     assert "Ada (Entity) --KNOWS--> Bob" in out
     assert deleted["restore_until"] in out
-    assert not {"\x1b", "\u202e"} & set(out)
+    assert not {"\x1b", "\u200b"} & set(out)
     (line,) = (await terminal("graph", "deleted", "--json"))[1].splitlines()
     assert json.loads(line)["edge_id"] == edge["edge_id"]
 

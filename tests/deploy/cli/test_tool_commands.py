@@ -224,13 +224,13 @@ async def test_projects_are_listed_with_what_they_hold(shell: Shell) -> None:
     assert "No memories." in shell.err
     await shell.run("store", "of the rover", "--project", "rover")
     await shell.run("store", "of the rover, too", "--project", "rover", "--source-type", "conversation")
-    await shell.run("store", "of nobody you know", "--project", "odd \u202e", "--source-type", "conversation")
+    await shell.run("store", "of nobody you know", "--project", "odd \u200b", "--source-type", "conversation")
     assert await shell.run("search", "rover") == ""
     assert "--project '*'" in shell.err
     assert (await shell.run("search", "rover", "--project", "*")).count("of the rover") == 1
     assert "--project" not in shell.err
     listed = (await shell.run("projects")).splitlines()
-    assert sorted(listed) == ["odd \\u202e\t1\t1", "rover\t2\t1"]
+    assert sorted(listed) == ["odd \\u200b\t1\t1", "rover\t2\t1"]
     reply = await shell.json("projects")
     assert {"project": "rover", "memories": 2, "untrusted_count": 1} in reply["projects"]
     assert reply["project"] is None
@@ -322,11 +322,11 @@ async def test_filters_are_those_of_the_tools(shell: Shell) -> None:
 async def test_what_others_have_written_does_nothing_to_a_terminal(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = (await shell.run("store", ESCAPES, "--tag", "tag \u202e", "--speaker", "evil \u202e")).strip()
+    stored = (await shell.run("store", ESCAPES, "--tag", "tag \u200b", "--speaker", "evil \u200b")).strip()
     for words in (("search", "before"), ("recent"), ("list",), ("show", stored)):
         told = await shell.run(*([words] if isinstance(words, str) else words))
         assert "before\\u001b]0;owned\\u0007\\u001b[31m after \\u202e" in told
-        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
+        assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u200b"} & set(told)
 
 
 @pytest.fixture

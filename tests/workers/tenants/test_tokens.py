@@ -155,12 +155,12 @@ def test_the_command_line_shows_a_token_once(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    assert main(["token", "create", "--principal", "ada\nlovelace", "--expires", "90d", "--label", "desk"]) == 0
+    assert main(["token", "create", "--principal", "ada\u200blovelace", "--expires", "90d", "--label", "desk"]) == 0
     shown = capsys.readouterr()
     token = shown.out.strip()
     assert shown.out == f"{token}\n"
     assert len(token) == len(TOKEN_PREFIX) + 43
-    assert "'ada\\nlovelace' in acme  read,write  expires " in shown.err
+    assert "'ada\\u200blovelace' in acme  read,write  expires " in shown.err
 
     arguments = ["--namespace", "globex", "--principal", "bob", "--scopes", "verify,read", "--untrusted", "--json"]
     arguments += ["--project", "mars", "--expires", "never"]
