@@ -63,14 +63,16 @@ async def test_statements_outlive_a_transaction_that_was_undone(store: Store) ->
             await store.write("a", refuse)
 
 
-async def test_statements_that_somebody_dropped_are_prepared_again(store: Store) -> None:
+async def test_statements_that_somebody_dropped_are_prepared_again(own_store: Store) -> None:
+    """In sessions of its own: each that has its COMMIT prepared fails once, and a command is tried eleven times."""
+
     async def drop(tx: Transaction) -> None:
         await tx.rows(b"select 1 as one")
         await tx.rows(b"deallocate all")
 
     for _ in range(2):
-        assert len(await store.look_up("a", [Lookup(ECHO, VALUES)])) == 1
-        await store.write("a", drop)
+        assert len(await own_store.look_up("a", [Lookup(ECHO, VALUES)])) == 1
+        await own_store.write("a", drop)
 
 
 @pytest.mark.long
