@@ -97,7 +97,8 @@ SLOW = {
     "workers/upkeep/test_reembedding.py": 14,
 }
 SHARED_MODEL = ("hash", "", 384)  # of most tests: its index is made once
-FORGET_MODELS = """
+KNOW_MODEL = "select register_embedding_model(%s, %s, %s)"
+FORGET_MODELS = f"""
 delete from reembedding;
 do $$
 declare
@@ -107,13 +108,24 @@ begin
         execute format('drop index if exists %I', 'memories_embedding_' || model);
         perform setval(pg_get_serial_sequence('embedding_models', 'id'), 1);
     end loop;
+    insert into embedding_models as known (id, name, sha256, dimensions) overriding system value
+    values (1, {", ".join(map(repr, SHARED_MODEL))})
+    on conflict (id) do update set
+        name = excluded.name, sha256 = excluded.sha256, dimensions = excluded.dimensions, retired_at = null
+    where (known.name, known.sha256, known.dimensions, known.retired_at)
+        is distinct from (excluded.name, excluded.sha256, excluded.dimensions, null);
+    if found then
+        perform make_vector_index(1::smallint);
+    end if;
 end
 $$
 """
-# What a database is beside its rows, mostly by the transactions that wrote it; upkeep may make indexes anew.
+# What a database is beside its rows, mostly by the transactions that wrote it; indexes by their texts, since upkeep may
+# make them anew.
 DEFINITIONS = """
 select (select array_agg((relname, relacl, reloptions, relrowsecurity)::text order by relname) from pg_class
      where relnamespace = 'public'::regnamespace and relkind <> all('{i,I}')) as relations,
+    (select array_agg(indexdef order by indexdef) from pg_indexes where schemaname = 'public') as indexes,
     (select sum(a.xmin::text::bigint) from pg_attribute a join pg_class c on c.oid = attrelid
      where relnamespace = 'public'::regnamespace and relkind <> all('{i,I}')) as columns,
     (select sum(xmin::text::bigint) from pg_constraint where connamespace = 'public'::regnamespace) as constraints,
@@ -251,7 +263,7 @@ class Database:
 
     def close(self) -> None:
         if "owner" in vars(self):
-            self.owner.close()
+            vars(self).pop("owner").close()
 
 
 @pytest.fixture(autouse=True)
@@ -345,18 +357,32 @@ def emptying(servers: TestServers, template: str) -> bytes:
         """).fetchall()
     referring: dict[str, list[str]] = dict(rows)
     emptied = "; ".join(f"delete from {table}" for table in TopologicalSorter(referring).static_order())
-    return (emptied if CITUS else f"{emptied}; {FORGET_MODELS}").encode()
+    return (emptied if CITUS else f"reset all; {emptied}; {FORGET_MODELS}").encode()
 
 
 @pytest.fixture(scope="session")
 def shared_database(servers: TestServers, template: str) -> Iterator[Database]:
     with new_database(servers, template) as database:
-        database.rows("select register_embedding_model(%s, %s, %s)", *SHARED_MODEL)
+        database.rows(KNOW_MODEL, *SHARED_MODEL)
         yield database
 
 
+@contextmanager
+def renewed_if_it_fails(servers: TestServers, template: str, database: Database) -> Iterator[None]:
+    """Make the shared database anew, of the same name, where the block fails to tidy it: later tests need it."""
+    try:
+        yield
+    except Exception:
+        if not CITUS:
+            database.close()
+            servers.administer(f"drop database {database.name} with (force)")
+            servers.administer(f"create database {database.name} template {template} strategy file_copy")
+            database.rows(KNOW_MODEL, *SHARED_MODEL)
+        raise
+
+
 @pytest.fixture(scope="module")
-def tidied_database(shared_database: Database) -> Iterator[Database]:
+def tidied_database(servers: TestServers, template: str, shared_database: Database) -> Iterator[Database]:
     """The shared database, whose schema, rights and settings are at the end of a module what they were at its begin.
 
     It is vacuumed then: dead entries of the vector index would cost the searches of later modules time.
@@ -366,8 +392,10 @@ def tidied_database(shared_database: Database) -> Iterator[Database]:
         return
     before = shared_database.rows(DEFINITIONS)
     yield shared_database
-    assert shared_database.rows(DEFINITIONS) == before, "a test has changed the shared database: mark it own_database"
-    shared_database.rows("vacuum (skip_database_stats)")
+    with renewed_if_it_fails(servers, template, shared_database):
+        after = shared_database.rows(DEFINITIONS)
+        assert after == before, "a test has changed the shared database: mark it own_database"
+        shared_database.rows("vacuum (skip_database_stats)")
 
 
 @pytest.fixture
@@ -380,7 +408,8 @@ def database(
         return
     shared: Database = request.getfixturevalue("tidied_database")
     yield shared
-    shared.owner.execute(emptying)
+    with renewed_if_it_fails(servers, template, shared):
+        shared.owner.execute(emptying)
 
 
 @pytest.fixture
