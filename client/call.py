@@ -119,9 +119,9 @@ def run_through(work: Coroutine[Any, Any, ReplyT]) -> ReplyT:
 class SyncClient:
     """Carries calls out and returns their replies."""
 
-    def converse(self, conversation: "CallSequence[ReplyT]") -> ReplyT:
-        """Make the calls of a conversation: it is sent each reply, and a failure is raised where it waits."""
-        return run_through(_converse(conversation, at_once(self._call)))
+    def converse(self, calls: "CallSequence[ReplyT]") -> ReplyT:
+        """Make the calls of a sequence: it is sent each reply, and a failure is raised where it waits."""
+        return run_through(_converse(calls, at_once(self._call)))
 
     def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError
@@ -130,18 +130,16 @@ class SyncClient:
 class AsyncClient:
     """Carries calls out; their replies are awaited."""
 
-    async def converse(self, conversation: "CallSequence[ReplyT]") -> ReplyT:
-        """Make the calls of a conversation, as `SyncClient` does."""
-        return await _converse(conversation, self._call)
+    async def converse(self, calls: "CallSequence[ReplyT]") -> ReplyT:
+        """Make the calls of a sequence, as `SyncClient` does."""
+        return await _converse(calls, self._call)
 
     async def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError
 
 
-async def _converse(
-    conversation: "CallSequence[ReplyT]", answered: Callable[[ClientCall[Any]], Awaitable[Any]]
-) -> ReplyT:
-    resume: Callable[[Any], ClientCall[Any]] = conversation.send
+async def _converse(calls: "CallSequence[ReplyT]", answered: Callable[[ClientCall[Any]], Awaitable[Any]]) -> ReplyT:
+    resume: Callable[[Any], ClientCall[Any]] = calls.send
     answer: Any = None
     while True:
         try:
@@ -150,9 +148,9 @@ async def _converse(
             result: ReplyT = end.value
             return result
         try:
-            resume, answer = conversation.send, await answered(call)
+            resume, answer = calls.send, await answered(call)
         except EngramqFailure as problem:
-            resume, answer = conversation.throw, problem
+            resume, answer = calls.throw, problem
 
 
 def takes_what(_make: Callable[P, Any]) -> Callable[[Callable[..., ReplyT]], Callable[Concatenate[Any, P], ReplyT]]:
