@@ -256,6 +256,12 @@ def describe_value(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def field_named(name: Any) -> str:
+    """Return a name that a caller made up as a refusal may hold it: as it is, or described where it is long or odd."""
+    is_plain = isinstance(name, str) and name.strip() and len(name) <= 60 and problem_in(name) is None
+    return name if is_plain else describe_value(name)
+
+
 _ANY_OBJECT: Final = {"type": OBJECT}
 ARGUMENTS: Final = "arguments"
 AROUND: Final = ("session", "idempotency_key", "detail", "max_chars")  # of a call, not of its command
@@ -364,8 +370,7 @@ def _refuse_unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -
     near = [known for known in names if str(name) in known.split("_")] or get_close_matches(said, names, 1)
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     takes = f"{meant}It takes {', '.join(names) or 'no parameters'}."
-    field = name if isinstance(name, str) and name.strip() and len(name) <= 60 and problem_in(name) is None else said
-    return invalid(field, f"{what} has no parameter {said}.", takes)
+    return invalid(field_named(name), f"{what} has no parameter {said}.", takes)
 
 
 def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Parameter], given: Any, zone: tzinfo) -> Any:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -10,12 +11,12 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from engramq.gateway.mcp.arguments import parameters_of
+from engramq.gateway.mcp.arguments import field_named, parameters_of
 from engramq.gateway.router import CallerLeft
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import TOOLS, Tool
-from engramq.schemas.faults import invalid
+from engramq.schemas.faults import EngramqError, invalid
 
 MISSING: Final = frozenset({"not_found"})  # statuses that HTTP says as 404; `unknown` of a command is an answer
 
@@ -71,6 +72,7 @@ IDEMPOTENCY_HEADER: Final = "idempotency-key"
 KEY: Final = "idempotency_key"
 _JSON: Final = "application/json"
 _QUERY_FIELDS: Final = 1_000
+_UNWANTED_BYTES: Final = 4_096  # are read of a body where none is taken: it may name parameters that mean: not given
 
 
 class WrongRequest(Exception):
@@ -82,6 +84,14 @@ class WrongRequest(Exception):
         self.fault = invalid(field, error, recovery).fault
 
 
+def _misplaced(field: str, place: str, other: str) -> EngramqError:
+    return invalid(field, f"This operation takes no {place}.", f"Give parameters in the {other}.")
+
+
+_NO_QUERY: Final = partial(_misplaced, place="query", other="JSON body")
+_NO_BODY: Final = partial(_misplaced, place="body", other="query")
+
+
 async def arguments_of(
     tool: Tool, values: Sequence[str], query: bytes, headers: Headers, receive: Receive
 ) -> dict[str, Any]:
@@ -89,16 +99,18 @@ async def arguments_of(
 
     Raises WrongRequest or EngramqError when they cannot be read, and CallerLeft.
     """
-    asked, ignored = _read_query(tool, query), _read_body(await _body(receive), headers)
-    place, other = ("query", "JSON body") if tool.has_body else ("body", "query")
+    asked, parameters = _read_query(tool, query), parameters_of(tool)
     if tool.has_body:
-        asked, ignored = ignored, asked
-    if ignored:
-        raise invalid(next(iter(ignored)), f"This operation takes no {place}.", f"Give parameters in the {other}.")
+        asked, elsewhere = await _read_body(receive, headers), asked
+    else:
+        elsewhere = await _read_unwanted(receive)
     for name, value in zip(tool.in_path, values, strict=True):
-        if name in asked and parameters_of(tool)[name].is_said(asked[name]):
+        if any(name in given and parameters[name].is_said(given[name]) for given in (asked, elsewhere)):
             raise invalid(name, f"{name} stands in the path.", f"Leave {name} out elsewhere.")
         asked[name] = value
+    for name, value in elsewhere.items():
+        if name not in tool.in_path and (name not in parameters or parameters[name].is_said(value)):
+            raise _NO_QUERY(field_named(name)) if tool.has_body else _NO_BODY(field_named(name))
     if tool.write:
         _take_key(tool, asked, headers)
     return asked
@@ -121,29 +133,46 @@ def _read_query(tool: Tool, query: bytes) -> dict[str, Any]:
         if name in parameters and parameters[name].schema["type"] == "array":
             found.setdefault(name, []).append(value)
         elif name in found:
-            raise invalid(name, f"{name} stands in the query twice.", f"Give {name} once.")
+            field = field_named(name)
+            raise invalid(field, f"{field} stands in the query twice.", f"Give {field} once.")
         else:
             found[name] = value
     # A single item is read as in other doors: it may be a list as JSON text, or mean: not given.
     return {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in found.items()}
 
 
-async def _body(receive: Receive) -> bytes:
+async def _body(receive: Receive, most: int) -> bytes | None:
+    """Return a body, None for one of more bytes than so many; raises CallerLeft."""
     parts, size = [], 0
     while True:
         message = await receive()
         if message["type"] != "http.request":
             raise CallerLeft
         size += len(message.get("body", b""))
-        if size > limits.BODY_BYTES:
-            raise WrongRequest(413, "body", f"A body may have at most {limits.BODY_BYTES} bytes.", SMALLER)
+        if size > most:
+            return None
         parts.append(message.get("body", b""))
         if not message.get("more_body", False):
             return b"".join(parts)
 
 
-def _read_body(body: bytes, headers: Headers) -> dict[str, Any]:
+async def _read_unwanted(receive: Receive) -> dict[str, Any]:
+    """Return the object in a body of any type where none is taken; what else it holds is refused."""
+    body = await _body(receive, _UNWANTED_BYTES)
+    try:
+        found = {} if body == b"" else _json_in(body or b"")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _NO_BODY("body")
+    return found
+
+
+async def _read_body(receive: Receive, headers: Headers) -> dict[str, Any]:
     """Return the object in a body; an empty one is an object without members."""
+    body = await _body(receive, limits.BODY_BYTES)
+    if body is None:
+        raise WrongRequest(413, "body", f"A body may have at most {limits.BODY_BYTES} bytes.", SMALLER)
     if not body:
         return {}
     kind, _, more = headers.get("content-type", "").partition(";")

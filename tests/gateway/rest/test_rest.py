@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 import pytest
 from msgspec import UNSET
 
-from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.mcp.arguments import check_arguments, describe_value
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, Command, GetMemory, MemoryFound, MemoryList, SearchMemories, StoreMemory
 from engramq.schemas.faults import NOT_APPLIED, FaultCode, refuse
@@ -14,7 +15,7 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import Thing
 from tests.gateway.rest.requests import Rest
 from tests.gateway.test_arguments import MINIMAL
-from tests.gateway.test_http import Site, serve, shared, site, workers
+from tests.gateway.test_http import ERAS, Site, serve, shared, site, workers
 from tests.gateway.worker_side import SCRIPT, WorkerSide, a_memory
 
 __all__ = ["shared", "site", "workers"]
@@ -143,6 +144,63 @@ async def test_parameters_in_a_place_that_is_not_read_are_refused(rest: Rest, wo
         assert (answer.status_code, answer.json()["field"]) == (400, named), path
     assert (await rest.http.request("DELETE", "/v1/graph/edges/e", json={})).status_code == 200
     assert len(workers.seen) == 1
+
+
+@pytest.mark.promise("RC-7")
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field", "told"),
+    [
+        ("GET", "/v1/memories", b"limit=3", "body", "takes no body"),
+        ("GET", "/v1/memories", b'{"limit": 3}', "limit", "takes no body"),
+        ("GET", "/v1/memories", b"{" + b" " * 5_000 + b"}", "body", "takes no body"),
+        ("GET", "/v1/memories/m", b'{"bogus": null}', "bogus", "takes no body"),
+        ("DELETE", "/v1/memories/m", b'{"memory_id": "m"}', "memory_id", "stands in the path"),
+        ("POST", "/v1/memories/m/restore?memory_id=m", b"", "memory_id", "stands in the path"),
+    ],
+)
+async def test_a_refusal_of_a_place_leads_to_the_right_one(
+    site: Site, method: str, path: str, body: bytes, field: str, told: str
+) -> None:
+    status, answer = await site.ask(method, path, body, content_type="text/plain")
+    assert (status, json.loads(answer)["field"]) == (400, field)
+    assert told in json.loads(answer)["error"]
+
+
+async def test_a_body_that_is_not_taken_is_not_awaited(site: Site) -> None:
+    begun = {"content-length": str(limits.BODY_BYTES), "content_type": JSON}
+    status, answer = await site.ask("GET", "/v1/memories", b" " * 10_000, **begun)
+    assert (status, json.loads(answer)["field"]) == (400, "body")
+
+
+@pytest.mark.promise("AG-7")
+async def test_null_where_parameters_are_not_read_means_not_given(rest: Rest, workers: WorkerSide) -> None:
+    nothing = {"include_untrusted": None, "memory_id": None}
+    assert (await rest.http.request("GET", "/v1/memories/m", json=nothing)).status_code == 200
+    assert (await rest.http.post("/v1/memories?speaker=", json={"content": "x"})).status_code == 200
+    assert len(workers.seen) == 2
+
+
+@pytest.mark.promise("RC-7")
+@pytest.mark.parametrize("name", ["\ud800", "k" * 4_000, " "])
+async def test_a_name_that_no_text_may_hold_is_described(site: Site, name: str) -> None:
+    quoted = quote(name.encode(errors="surrogatepass"))
+    given = json.dumps({name: 1}).encode()
+    call = {"name": "store_memory", "arguments": {"content": "x", name: 1}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    _, answer = await site.post(json.dumps(message).encode(), ERAS[0])
+    told = [answer["result"]["structuredContent"]]
+    for method, path, body in (
+        ("GET", "/v1/memories/abc", given),
+        ("POST", f"/v1/memories?{quoted}=1", b""),
+        ("GET", f"/v1/memories?{quoted}=1&{quoted}=2", b""),
+        ("POST", "/v1/memories", json.dumps({"content": "x", name: 1}).encode()),
+    ):
+        status, text = await site.ask(method, path, body, content_type=JSON)
+        assert status == 400, path
+        told.append(json.loads(text))
+    read = name.encode(errors="surrogatepass").decode(errors="surrogateescape")  # as a query is
+    assert {each["status"] for each in told} == {"invalid_parameter"}
+    assert {each["field"] for each in told} == {describe_value(name), describe_value(read)}
 
 
 @pytest.mark.promise("RC-7")
