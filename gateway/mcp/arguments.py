@@ -107,10 +107,10 @@ class Parameter:
         return invalid(self.name, f"{self.name} {problem}.", recovery)
 
     def _word_wanted(self, value: Any) -> str | None:
-        """Say which word of an enumeration was meant, if one was written in other capitals, or with blanks."""
+        """Say which word of an enumeration was meant, if one was written in other capitals."""
         words = self.schema.get("enum") or self.schema.get("items", {}).get("enum", ())
         given = value if isinstance(value, list) else [value]
-        meant = [item.strip().lower() for item in given if isinstance(item, str) and item not in words]
+        meant = [item.lower() for item in given if isinstance(item, str) and item not in words]
         wanted = next((word for word in meant if word in words), None)
         return f"Write {wanted!r}: the words of {self.name} are written exactly so." if wanted else None
 

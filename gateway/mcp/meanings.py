@@ -2,7 +2,7 @@
 
 Half of the clients send null for what they leave out. Models write numbers, booleans, objects and dates as text, and
 quotes around an id. A value with one possible meaning is taken as that; every other value stays as it is, and the check
-refuses it. Nothing inside an object is touched but an id in evidence.
+refuses it. Nothing inside an object is touched but ids in the items of a list, such as evidence and edges.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from engramq.schemas.fields import OPAQUE
-from engramq.schemas.ids import format_time
+from engramq.schemas.ids import format_time, parse_uuid
 
 ABSENT: Final = object()  # what stands for a parameter that was given and means nothing
 
@@ -38,6 +38,7 @@ _TIME: Final = re.compile(
 _NO_ITEM: Final = re.compile(r"\s*(\[\s*['\"\[{]|\Z)")  # blank, or a list that is none in JSON: ['a', 'b']
 _AROUND_COPIES: Final = " \t\r\n\u00a0\u200b\ufeff'\"`*<>()“”‘’«»,;:."  # nothing that is copied has them at its ends
 _BETWEEN: Final = re.compile(r"[\s,;]+")
+_BRACKETS: Final = re.compile(r"\s*\[(.*)\]\s*", re.DOTALL)
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 _COPY: Final = {"format": OPAQUE}
 
@@ -53,7 +54,7 @@ def value_meant(name: str, schema: Mapping[str, Any], value: Any, *, required: b
         return ABSENT
     if is_list:
         return _items_of(schema, value)
-    read = _READERS.get(schema.get("format", schema["type"]))
+    read = _READERS.get("enum" if "enum" in schema else schema.get("format", schema["type"]))
     return value if read is None else read(name, value, zone)
 
 
@@ -98,36 +99,48 @@ def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
     `"episodic, semantic"` for sectors, whose words have no comma.
     """
     items = schema["items"]
-    wants_objects = items.get("type") == OBJECT
     if isinstance(value, str):
-        value = _decode(value, "[")
-    if isinstance(value, str) and (items.get("format") == OPAQUE or "enum" in items):
-        value = _words_in(value) or value
-    if isinstance(value, str):
-        value = _decode(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
-    if isinstance(value, dict) and wants_objects:
+        value = _list_in(items, value)
+    if isinstance(value, dict) and items.get("type") == OBJECT:
         value = [value]
-    read = wants_objects or items.get("format") == OPAQUE
-    if not read or not isinstance(value, list) or len(value) > schema["maxItems"]:  # the check refuses a longer one
+    if not isinstance(value, list) or len(value) > schema["maxItems"]:  # the check refuses a longer one
         return value
-    return [
-        _item_meant(items, _decode(item, "{") if wants_objects and isinstance(item, str) else item) for item in value
-    ]
+    return [_item_meant(items, item) for item in value]
 
 
-def _words_in(text: str) -> list[str]:
-    """Return the words of a list that is none in JSON, such as `a, b` or `['a', 'b']`; nothing of any other text."""
-    text = text.strip()
-    if text.startswith("["):
-        text = text[1:-1] if text.endswith("]") else ""
-    words = [word.strip(_AROUND_COPIES) for word in _BETWEEN.split(text)]
-    return [] if text.startswith(("[", "{")) else list(filter(None, words))
+def _list_in(items: Mapping[str, Any], text: str) -> Any:
+    """Return the list, or its single item that is an object, that a text means, else the text.
+
+    Ids and words of an enumeration may come as `a, b` or `['a', 'b']`. No sentence is cut into words: in "a, not b" an
+    id is named that nobody means.
+    """
+    found = _decode(text, "[")
+    if found is not text or items.get("type") == OBJECT:
+        return _decode(text, "{") if found is text else found
+    if _is_copied(items):
+        inside = _BRACKETS.fullmatch(text)
+        words = [word for part in _BETWEEN.split(inside[1] if inside else text) if (word := part.strip(_AROUND_COPIES))]
+        if words and all(word in items["enum"] if "enum" in items else _is_id(word) for word in words):
+            return words
+        if len(words) > 1:
+            return text
+    return text if _NO_ITEM.match(text) else [text]
+
+
+def _is_id(word: str) -> bool:
+    return word.startswith("@") or parse_uuid(word) is not None
+
+
+def _is_copied(schema: Mapping[str, Any]) -> bool:
+    return "enum" in schema or schema.get("format") == OPAQUE
 
 
 def _item_meant(schema: Mapping[str, Any], item: Any) -> Any:
-    """Return an item of a list; ids in it lose the quotes around them."""
+    """Return an item of a list; ids in it, and words of an enumeration, lose the quotes around them."""
     if isinstance(item, str):
-        return _copy("", item, UTC) if schema.get("format") == OPAQUE else item
+        if _is_copied(schema):
+            return _copy("", item, UTC)
+        item = _decode(item, "{") if schema.get("type") == OBJECT else item
     if not isinstance(item, dict):
         return item
     copied = {name for name, field in schema.get("properties", {}).items() if field.get("format") == OPAQUE}
@@ -135,7 +148,7 @@ def _item_meant(schema: Mapping[str, Any], item: Any) -> Any:
 
 
 def _moment(name: str, text: str, zone: tzinfo) -> Any:
-    given, text = text, text.strip()
+    given, text = text, text.strip(_AROUND_COPIES)
     if _DATE.fullmatch(text):
         now = datetime.now(zone)
         if name == _AS_OF and text == now.date().isoformat():
@@ -163,4 +176,5 @@ _READERS: Final[Mapping[str, Callable[[str, str, tzinfo], Any]]] = {
     "object": _object,
     "date-time": _moment,
     OPAQUE: _copy,
+    "enum": _copy,
 }

@@ -53,7 +53,7 @@ WRONG: dict[str, list[Any]] = {
     "text": NOT_TEXTS,
     "any text": [value for value in NOT_TEXTS if not isinstance(value, str) or problem_in(value)],
     "date-time": [*NOT_TEXTS, *NOT_TIMES, *NOT_IN_UTC],
-    "enum": [None, True, 5, [], {}, "", " ", "nonsense", "SEMANTIC", "Trusted", "trusted ", "\0", "\ud800"],
+    "enum": [None, True, 5, [], {}, "", " ", "nonsense", "SEMANTIC", "Trusted", "trusted untrusted", "\0", "\ud800"],
     "number": NOT_NUMBERS,
     "any number": [value for value in NOT_NUMBERS if value not in (-1, -0.001, 1e308, 10**30)],  # connect clamps
     "integer": [*NOT_NUMBERS, 5.5, 2**31],

@@ -12,6 +12,7 @@ from engramq.gateway.mcp.arguments import AROUND, Arguments, check_arguments, pa
 from engramq.schemas.commands import TOOLS, Connects, SearchMemories, StoreMemory, Tool
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.fields import OPAQUE
+from engramq.schemas.ids import uuid7
 from tests.gateway.test_arguments import MINIMAL, kind_of
 
 # Texts that may be any word, this one too.
@@ -253,10 +254,30 @@ def test_every_list_may_come_as_json_text_and_as_its_single_item() -> None:
 @pytest.mark.promise("CL-3")
 @pytest.mark.parametrize("form", ["{}, {}", "{},{}", "[{}, {}]", "['{}', '{}']", "{} {}", "`{}`, `{}`", " {};\n{} "])
 def test_ids_may_come_in_one_text_and_so_may_words_of_an_enumeration(form: str) -> None:
-    for first, second in (("a-1", "b-2"), ("@recalled[0]", "@recalled[1]")):
+    for first, second in ((uuid7(), uuid7()), ("@recalled[0]", "@recalled[1]"), (uuid7().upper(), "@stored")):
         assert checked("record_outcome", memory_ids=form.format(first, second)).memory_ids == (first, second)
     both = checked("search_memories", partitions=form.format("trusted", "untrusted").strip("`")).partitions
     assert both == ("trusted", "untrusted")
+
+
+@pytest.mark.promise("CL-3")
+def test_no_id_and_no_word_is_taken_out_of_a_sentence() -> None:
+    bad, denied = uuid7(), uuid7()
+    for text in (f"{bad} was bad, not {denied}", f"- {bad}\n- {denied}", f"{bad} and {denied}", "a, b", f"[{bad}, x]"):
+        assert refused("record_outcome", memory_ids=text) == "memory_ids", text
+    for text in ("trusted, not untrusted", "trusted or untrusted", "- trusted\n- untrusted"):
+        assert refused("search_memories", partitions=text) == "partitions", text
+    assert checked("record_outcome", memory_ids="`a-1`,").memory_ids == ("a-1",)
+
+
+@pytest.mark.promise("AG-8")
+@pytest.mark.parametrize("around", ["'{}'", '"{}"', "`{}`", " “{}”. ", "{} "])
+def test_times_and_words_of_an_enumeration_may_stand_in_quotes(around: str) -> None:
+    assert checked("search_memories", since=around.format("2026-01-31")).since == DAY
+    assert checked("search_memories", since=around.format("2026-01-31T09:00:00Z")).since == DAY.replace(hour=9)
+    for given in ([around.format("trusted")], around.format("trusted")):
+        assert checked("search_memories", partitions=given).partitions == ("trusted",), given
+    assert checked("update_memory", sector=around.format("semantic")).sector == "semantic"
 
 
 @pytest.mark.promise("CL-3", "AG-8")
