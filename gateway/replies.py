@@ -1,5 +1,6 @@
 """Turn a worker's reply into what a client reads: its form, its notices, how to get what a budget leaves out."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.gateway.brief import BRIEF_FORMS, brief_of, omit_nulls, withhold_contents
 from engramq.gateway.budget import RECEIPTS, Body
+from engramq.gateway.cursors import NEXT_CURSOR
 from engramq.schemas import commands, limits
 from engramq.schemas.codec import reply_body, text_of
 from engramq.schemas.command_line import count_of
@@ -46,6 +48,7 @@ NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory d
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 NOTICE_REDACTED: Final = "Secrets were left out of what is kept, each marked in its place: {}."
 _REFERENCES: Final = "resolved_references"
+_ROUNDED: Final = 1_000
 _SMALL_CHARS: Final = 200  # are hardly ever cut
 _OUTSIDE_PARTS: Final = frozenset({"metadata", "evidence", "tags", "links", "replaces"})
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
@@ -217,6 +220,18 @@ def rest_of(tool: commands.Tool, body: Body, *, is_full: bool, needed: int) -> s
         return f"{budget} shows more."
     narrower = "a smaller limit" if "limit" in tool.parameters.__struct_fields__ else "a narrower filter"
     return f"{budget} shows more, and {narrower} more of each.{in_parts}"
+
+
+def end_without_cursor(body: Body, budget: int) -> None:
+    """Leave out the cursor of a page that has no room for it beside one item, and say which budget has.
+
+    The cursor of a survey grows with all that was shown; the same call with that budget gives this page and goes on.
+    """
+    needed = len(text_of(body))
+    if needed > budget and body[NEXT_CURSOR] is not None:
+        body[NEXT_CURSOR] = None
+        needed = math.ceil(needed / _ROUNDED) * _ROUNDED
+        body["rest"] = f"More follows, and the cursor to it has no room: repeat the call with max_chars={needed}."
 
 
 def begin_at(body: Body, first: int) -> None:

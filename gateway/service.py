@@ -30,6 +30,7 @@ from engramq.gateway.replies import (
     begin_at,
     body_of,
     cut_to_part,
+    end_without_cursor,
     items_of,
     notice_of,
     rest_of,
@@ -259,6 +260,8 @@ class Service:
             body[cursors.NEXT_CURSOR] = None if after is None else seal(after)
         else:
             body[cursors.NEXT_CURSOR] = seal(ends[shown - 1])
+        if call.tool.bounded:
+            end_without_cursor(body, arguments.max_chars or self.style.max_chars)
         return ToolReply(body, text_of(body), is_error=False)
 
     async def _render(self, call: Call, audience: Audience, arguments: Arguments, body: Body) -> ToolReply:

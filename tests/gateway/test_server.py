@@ -1,6 +1,7 @@
 """Every tool through the SDK's own client, in both protocol eras, over a real queue."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,11 +16,13 @@ from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.schema import output_schema
 from engramq.gateway.service import Service
-from engramq.schemas.commands import TOOLS, Command, MemoryFound, MemoryList, StoreMemory
+from engramq.schemas.commands import TOOLS, Command, MemoryFound, MemoryList, StoreMemory, Surveyed, SurveyMemories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import Fault, FaultCode
-from engramq.schemas.ids import parse_uuid
+from engramq.schemas.ids import mark_of, parse_uuid, uuid7
 from engramq.schemas.keys import Keys
+from engramq.schemas.limits import ADVISED_CHARS
+from engramq.schemas.records import Extract, SurveyTotals
 from tests.gateway.conftest import gateway_over
 from tests.gateway.line_client import line_client
 from tests.gateway.replies import check_reply
@@ -201,6 +204,37 @@ async def test_a_cursor_leads_to_the_next_page_and_to_no_other_list(client: Clie
         refused = await call(client, "list_recent_memories", **other, **following)
         assert (refused["status"], refused["field"]) == ("invalid_parameter", "cursor")
     assert len(workers.seen) == 2
+
+
+@pytest.mark.promise("AG-4")
+async def test_a_survey_keeps_its_budget_however_much_was_shown(client: Client, workers: WorkerSide) -> None:
+    extracts = [Extract(id=uuid7(), at="2026-01-31", text="Ada sails " * 10) for _ in range(200)]
+
+    def survey(command: Any, _envelope: Any) -> Surveyed:
+        shown = command.cursor or ""
+        before = [shown[start : start + 4] for start in range(0, len(shown), 4)]
+        page = [extract for extract in extracts if mark_of(extract.id) not in before][:40]
+        marks = shown + "".join(mark_of(extract.id) for extract in page)
+        after = marks if page[-1] is not extracts[-1] else None
+        totals = SurveyTotals(named=200, near=0, by_month={}, by_thread={})
+        return Surveyed(topic="Ada", answered="yes", extracts=page, totals=totals, next_cursor=after, shown=shown)
+
+    workers.script[SurveyMemories] = survey
+    seen, cursor, budget = list[str](), None, 500
+    while len(seen) < len(extracts):
+        body = await call(client, "survey_memories", topic="Ada", cursor=cursor, max_chars=budget)
+        assert len(json.dumps(body, separators=(",", ":"))) <= budget
+        assert body["extracts"]
+        if body["next_cursor"] is None and len(seen) + len(body["extracts"]) < len(extracts):
+            wider = re.search(r"repeat the call with max_chars=(\d+)", body["rest"])
+            assert wider is not None
+            assert budget < int(wider[1]) <= ADVISED_CHARS
+            budget = int(wider[1])
+            continue
+        seen += [extract["id"] for extract in body["extracts"]]
+        cursor = body["next_cursor"]
+    assert seen == [extract.id for extract in extracts]
+    assert budget > 500
 
 
 @pytest.mark.promise("MT-13")
