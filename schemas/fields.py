@@ -20,9 +20,10 @@ T = TypeVar("T")
 NOT_BLANK = r"[^\s\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 # C0, C1 with DEL, and the separators of lines and paragraphs.
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# These too, and what opens or closes a part of another direction: it turns what follows the name around. Marks that
-# languages need (a joiner, the direction of a neighbour) may stand in a name.
-NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# What opens or closes a part of another direction: it turns what follows the name around. Marks that languages need (a
+# joiner, the direction of a neighbour) may stand in a name.
+TURNING: Final = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+NOT_IN_NAMES: Final = re.compile(f"{CONTROL.pattern}|{TURNING.pattern}")
 
 Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
@@ -121,7 +122,9 @@ def refuse_control_characters(**names: str | UnsetType | None) -> None:
     for parameter, name in names.items():
         if isinstance(name, str) and NOT_IN_NAMES.search(name):
             raise invalid(
-                parameter, f"{parameter} has a line break or another control character.", "Give a name without."
+                parameter,
+                f"{parameter} has a line break or another control character, or a mark that turns text around.",
+                "Give a name without.",
             )
 
 

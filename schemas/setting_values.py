@@ -82,7 +82,7 @@ def name(text: str) -> str:
     if not text.strip() or len(text) > 255 or re.search("[\0\ud800-\udfff]", text):
         raise ValueError("must be a text of 1 to 255 characters in UTF-8")
     if NOT_IN_NAMES.search(text):
-        raise ValueError("must have no line break or other control character")
+        raise ValueError("must have no line break or other control character, and no mark that turns text around")
     return text
 
 

@@ -17,12 +17,13 @@ from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, 
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, ForeignReader
 from engramq.deploy.importing.records import Rejection, UncheckedRow, rejection
-from engramq.deploy.importing.rows import CheckedRow, Secrets, make_batches
+from engramq.deploy.importing.rows import TURNED, CheckedRow, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, OpenImporter, Options, RejectFile, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.redaction import Redaction
 from engramq.schemas.commands import TOOLS, Command
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.fields import TURNING
 from engramq.schemas.ids import uuid7
 from engramq.schemas.packed_lines import BrokenOff, UnusableFile
 from engramq.schemas.settings import Settings
@@ -31,6 +32,7 @@ from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus, Status
 IN_FLIGHT: Final = 8  # one takes a few milliseconds, mostly of waiting
 NODES: Final = "nodes"
 EDGES: Final = "edges"
+_NAMES: Final = ("name", "label", "source", "target", "relation")
 LABELS: Final = ("source", "target")  # the ends of an edge, whose labels the export's nodes have
 
 
@@ -138,7 +140,8 @@ class Export:
     def entries(self) -> Iterator[Entry]:
         """Yield what is in it; raises UnusableFile, also midway."""
         try:
-            yield from self.reader.read(self.path, self.choices)
+            for entry in self.reader.read(self.path, self.choices):
+                yield from _without_turning(entry) if isinstance(entry, GraphEntry) else [entry]
         except BrokenOff as problem:
             raise UnusableFile(str(problem)) from None
         except OSError as problem:
@@ -150,6 +153,16 @@ class Export:
             yield from self.entries()
         except UnusableFile as problem:
             raise ChangedMeanwhile(f"{self.path} has changed while it was read. {problem}") from None
+
+
+def _without_turning(entry: GraphEntry) -> Iterator[Entry]:
+    """Yield an entry of the graph without marks in its names that turn text around, and each of these as left out."""
+    kept: dict[str, Any] = {}
+    for name in _NAMES:
+        if isinstance(text := getattr(entry, name, None), str):
+            kept[name], count = TURNING.subn("", text)
+            yield from [TURNED] * count
+    yield replace(entry, **kept)
 
 
 class ChangedMeanwhile(Exception):

@@ -20,7 +20,7 @@ from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory, Original
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import CONTROL, OFFSETS
+from engramq.schemas.fields import NOT_IN_NAMES, OFFSETS, TURNING
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
@@ -143,6 +143,8 @@ SPARE: Final = {
     ),
 }
 _TAG: Final = LeftOut("tags that cannot be taken (their rows are in)", "tag that cannot be taken (its row is in)")
+TURNED: Final = LeftOut("marks in names that turn text around", "mark in a name that turns text around")
+_NAMES: Final = ("speaker", "thread", "project", TAGS)
 _OWN_SPARE: Final = (WHEN,)  # of rows in our own form, which somebody can correct
 
 
@@ -171,6 +173,7 @@ def check_rows(
         content = given.values.get(CONTENT)
         if foreign and isinstance(content, str):
             given.values[CONTENT] = storable(content)
+        yield from [TURNED] * _drop_turning(given.values)
         tags = given.values.get(TAGS)
         if foreign and isinstance(tags, list):
             given.values[TAGS] = kept = list(filter(_is_tag, tags))[: limits.TAGS]
@@ -192,8 +195,21 @@ def check_rows(
             yield CheckedRow(given.line, whose, record, identities.of(whose, known_by), given.file, original)
 
 
+def _drop_turning(values: dict[str, Any]) -> int:
+    """Take marks that turn text around out of names, since older releases let them in; return how many there were."""
+    dropped = 0
+    for name in values.keys() & {*_NAMES}:
+        several = values[name] if isinstance(values[name], list) else [values[name]]
+        pairs = [TURNING.subn("", each) if isinstance(each, str) else (each, 0) for each in several]
+        if found := sum(count for _, count in pairs):
+            kept = [each for each, _ in pairs]
+            values[name] = kept if isinstance(values[name], list) else kept[0]
+            dropped += found
+    return dropped
+
+
 def _is_tag(word: Any) -> bool:
-    if not isinstance(word, str) or CONTROL.search(word) or problem_in(word) is not None:
+    if not isinstance(word, str) or NOT_IN_NAMES.search(word) or problem_in(word) is not None:
         return False
     return 0 < len(word.strip()) <= limits.NAME_CHARS
 

@@ -50,7 +50,8 @@ def test_a_name_with_control_characters_is_refused(field: str, broken: str) -> N
     for command in (StoreMemory(content="tea"), ImportRow(content="tea"), UpdateMemory(memory_id="@stored")):
         with refused(FaultCode.INVALID_PARAMETER) as faults:
             msgspec.structs.replace(command, **{field: broken}).check()
-        assert faults[0].error == f"{field} has a line break or another control character."
+        problem = "has a line break or another control character, or a mark that turns text around."
+        assert faults[0].error == f"{field} {problem}"
         msgspec.structs.replace(
             command, **{field: "Ada  of the \u00e9t\u00e9 \u0645\u06cc\u200c\u062e \u05d0\u200f!"}
         ).check()

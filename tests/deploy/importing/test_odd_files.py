@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.exports import ExportedNode, LeftOut
 from engramq.deploy.importing.fields import Choices
+from engramq.deploy.importing.foreign import Export
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Rejection, UncheckedRow, read_records
 from engramq.deploy.importing.rows import CheckedRow, check_rows
@@ -133,18 +134,55 @@ def test_what_was_spoken_to_claude_comes_in(tmp_path: Path) -> None:
     assert "Green tea, please." in said
 
 
+TAGS_LOST = "tags that cannot be taken (their rows are in)"
+
+
 @pytest.mark.parametrize(
-    ("tags", "kept"), [(["ok", "x" * 256, "fine", 7, "a\nb", "\ud83d"], 2), ([f"t{n}" for n in range(70)], 50)]
+    ("tags", "kept"),
+    [(["ok", "x" * 256, "fine", 7, "a\nb", "\ud83d", "\u202e"], 2), ([f"t{n}" for n in range(70)], 50)],
 )
 def test_a_tag_that_cannot_be_taken_costs_no_other_and_is_named(tags: list[object], kept: int) -> None:
     *named, row = check_rows([UncheckedRow(1, {"content": "Tea", "tags": tags})], "x", one_namespace=True, foreign=True)
     assert isinstance(row, CheckedRow)
     assert isinstance(row.record.tags, tuple)
     assert len(row.record.tags) == kept
-    assert {each.what for each in named if isinstance(each, LeftOut)} == {
-        "tags that cannot be taken (their rows are in)"
+    refused = [each for each in named if each == LeftOut(TAGS_LOST, "tag that cannot be taken (its row is in)")]
+    assert len(refused) == len(tags) - kept
+    assert len(named) - len(refused) == tags.count("\u202e")
+
+
+TURNED = LeftOut("marks in names that turn text around", "mark in a name that turns text around")
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_name_loses_marks_that_turn_text_around_and_is_kept(foreign: bool) -> None:
+    values = {
+        "content": "Tea \u202eaet",
+        "speaker": "\u202b\u05d3\u05d5\u05d3\u202c",
+        "thread": "talk\u2069",
+        "project": "rov\u2066er",
+        "tags": ["ok", "\u202eabc", "fine"],
     }
-    assert len(named) == len(tags) - kept
+    *named, row = check_rows([UncheckedRow(1, values)], "x", one_namespace=True, foreign=foreign)
+    assert isinstance(row, CheckedRow)
+    assert row.record.given == {
+        "content": "Tea \u202eaet",
+        "speaker": "\u05d3\u05d5\u05d3",
+        "thread": "talk",
+        "project": "rover",
+        "tags": ("ok", "abc", "fine"),
+    }
+    assert named == [TURNED] * 5
+
+
+def test_things_and_relations_lose_marks_that_turn_text_around(tmp_path: Path) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    (folder / "\u2067Pot\u2069.md").write_text("brews:: [[Te\u202ea]]")
+    entries = list(Export(folder, OBSIDIAN, Choices()).entries())
+    assert edges(entries) == [("Pot", "brews", "Tea")]
+    assert [each.name for each in entries if isinstance(each, ExportedNode)] == ["Pot"]
+    assert entries.count(TURNED) == 5
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
