@@ -110,8 +110,8 @@ def read_hermes(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]
 
 SOUL: Final = ("SOUL.md", "IDENTITY.md")  # of whom its program writes one in each workspace
 _WORKSPACE: Final = "workspace"
-# How the folders of another agent and of a profile end; the first agent's has neither name.
-_AGENT: Final = rf"/{_WORKSPACE}-([^/]+)\Z|/\.openclaw-([^/]+)/{_WORKSPACE}\Z"
+# How a workspace's folder ends, with the names of a profile and of an agent; that of the first agent has neither.
+_OWNER: Final = rf"(?:/\.openclaw-([^/]+))?/(?:{_WORKSPACE}|clawd)(?:-([^/]+))?\Z"
 _OF_PERSON: Final = (INDEX, "USER.md", *SOUL)
 _DAYS: Final = re.compile(rf"{_MEMORY}/(?:(\d{{4}}-\d\d-\d\d)[\w.-]*|.+)\.md")
 _INSTRUCTIONS: Final = exports.LeftOut(
@@ -128,8 +128,8 @@ def workspace_in(folder: Path) -> Path | None:
 def read_openclaw(path: Path, _choices: fields.Choices) -> Iterator[exports.Entry]:
     """Yield the notes on the person, on the agent, and of each day, from a workspace; its instructions are left out."""
     workspace = workspace_in(path) or path
-    own = re.search(_AGENT, workspace.resolve().as_posix())
-    agent = own and (own[1] or own[2])
+    own = re.search(_OWNER, workspace.resolve().as_posix())
+    owner = f"{own[1] or ''}/{own[2] or ''}" if own and (own[1] or own[2]) else ""
     for note in notes(workspace):
         if not isinstance(note, MarkdownNote):
             yield note
@@ -142,7 +142,7 @@ def read_openclaw(path: Path, _choices: fields.Choices) -> Iterator[exports.Entr
         else:
             values = {
                 "content": note.title_of(note.text.strip()),
-                "external_id": exports.own_id("openclaw", *filter(None, (agent, note.file))),
+                "external_id": exports.own_id("openclaw", *filter(None, (owner, note.file))),
                 fields.WHEN: exports.moment(day and day[1]),
                 "tags": [_MEMORY if day else note.path.stem.lower()],
             }

@@ -304,12 +304,25 @@ def test_notes_of_openclaw_are_of_their_day_and_its_instructions_stay_out(tmp_pa
 
 
 @pytest.mark.promise("SN-3")
-@pytest.mark.parametrize("place", ["workspace-shop", ".openclaw-shop/workspace"])
-def test_the_memory_of_another_agent_of_openclaw_is_another_one(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "owner"),
+    [
+        (".openclaw/workspace", ""),
+        ("clawd", ""),
+        ("clawd-shop", "/shop:"),
+        ("workspace-shop", "/shop:"),
+        (".openclaw/workspace-shop", "/shop:"),
+        (".openclaw-shop/workspace", "shop/:"),
+        (".openclaw-b/workspace-shop", "b/shop:"),
+    ],
+)
+def test_the_memory_of_another_agent_or_profile_of_openclaw_is_another_one(
+    tmp_path: Path, place: str, owner: str
+) -> None:
     (tmp_path / place).parent.mkdir(exist_ok=True)
     workspace = more_exports.openclaw(tmp_path).rename(tmp_path / place)
     first = rows(read(workspace, ForeignFormat.OPENCLAW))[0]
-    assert first["external_id"] == "openclaw:shop:MEMORY.md"
+    assert first["external_id"] == f"openclaw:{owner}MEMORY.md"
 
 
 ARCHIVED = {
