@@ -2,6 +2,7 @@
 
 import hashlib
 import html
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
@@ -22,6 +23,7 @@ COPILOT_MARKS: Final = frozenset({"responderUsername", "requesterUsername"})
 _OF_PROGRAM: Final = exports.LeftOut(
     "parts of answers of tools and of the program", "part of an answer of a tool or program"
 )
+_OF_FORM: Final = exports.LeftOut("fields of forms that cannot be read", "field of a form that cannot be read")
 _WAITING: Final = exports.LeftOut("prompts that wait to be sent", "prompt that waits to be sent")
 
 
@@ -124,6 +126,7 @@ def _copilot_request(said: fields.Conversation, position: int, request: Any) -> 
     yield said.turn(known, 2 * position, fields.USER, prompt, at) if prompt.strip() else fields.NO_TEXT
     texts: list[str] = []
     for number, part in enumerate(fields.list_at(request, "response")):
+        yield from [_OF_FORM] * list(_filled_in(part).values()).count(None)
         if words := _words_to_copilot(part):
             yield said.turn(f"{known}#{part.get('resolveId') or number}", 2 * position + 1, fields.USER, words, at)
         elif (text := _copilot_part(part)) is None:
@@ -145,10 +148,25 @@ def _words_to_copilot(part: Any) -> str:
         return join_answers(
             (_asked(each), _chosen(each, given.get(str(each.get("id"))))) for each in map(object_in, asked)
         )
+    lines = [f"{name}: {text}" for name, text in _filled_in(part).items() if text is not None]
+    return join_answers([(_asked(part), "\n".join(lines))])
+
+
+def _filled_in(part: Any) -> dict[str, str | None]:
+    """Return what a person has filled into a form, by its fields; None for what is no value of a form."""
     filled = fields.value_at(part, "acceptedResult")
-    if kind == "elicitationSerialized" and isinstance(filled, dict):
-        return join_answers([(_asked(part), [str(each) for each in filled.values() if isinstance(each, str | int)])])
-    return ""
+    if fields.value_at(part, "kind") != "elicitationSerialized" or not isinstance(filled, dict):
+        return {}
+    return {name: _text_in_form(value) for name, value in filled.items() if value not in (None, "", [])}
+
+
+def _text_in_form(value: Any) -> str | None:
+    if isinstance(value, list):
+        texts = [text for each in value if (text := _text_in_form(each)) is not None]
+        return ", ".join(texts) if len(texts) == len(value) else None
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    return value if isinstance(value, str) else None
 
 
 def _asked(question: Any) -> object:

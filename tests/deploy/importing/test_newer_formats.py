@@ -13,6 +13,8 @@ import pytest
 
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import format_of
+from engramq.deploy.importing.records import UncheckedRow
+from engramq.deploy.importing.rows import CheckedRow, check_rows
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import more_exports
@@ -116,7 +118,7 @@ WITHIN: Final[list[tuple[dict[str, Any], str]]] = [
     ),
     (
         {"kind": "elicitationSerialized", "message": "Name it", "acceptedResult": {"name": "Blue", "n": 2}},
-        "Name it\nBlue, 2",
+        "Name it\nname: Blue\nn: 2",
     ),
 ]  # fmt: skip
 
@@ -136,6 +138,22 @@ def test_words_that_a_person_gives_to_vs_code_within_an_answer_come_in(
         ("Brew", "user"), (words, "user"), ("Two things: done.", "assistant")
     ]  # fmt: skip
     assert left_out(found) == {"parts of answers of tools and of the program": 1, "prompts that wait to be sent": 1}
+
+
+@pytest.mark.promise("SN-1")
+def test_a_form_in_vs_code_keeps_each_field_and_no_secret(tmp_path: Path) -> None:
+    filled = {"a": True, "b": 1.5, "c": ["x", "y"], "pw": "hunter2", "d": None, "e": {"f": 1}, "g": 0}
+    part = {"kind": "elicitationSerialized", "message": "Sign in", "acceptedResult": filled}
+    request = {"requestId": "r", "message": {"text": "Brew"}, "response": [part]}
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps({"sessionId": "s", "requests": [request]}))
+    found = read(file, ForeignFormat.COPILOT_CHAT)
+    said = rows(found)[1]
+    assert said["content"] == "Sign in\na: true\nb: 1.5\nc: x, y\npw: hunter2\ng: 0"
+    assert left_out(found) == {"fields of forms that cannot be read": 1}
+    (row,) = check_rows([UncheckedRow(1, said)], "x", one_namespace=True, foreign=True)
+    assert isinstance(row, CheckedRow)
+    assert row.record.content.endswith("pw: [redacted: Secret Keyword]\ng: 0")
 
 
 @pytest.mark.promise("RC-11")
