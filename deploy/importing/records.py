@@ -31,6 +31,7 @@ _SUFFIXES: Final = {".csv": RowFormat.CSV, ".tsv": RowFormat.CSV, ".jsonl": RowF
 _PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
 _SAY_WHICH: Final = "--format says whose it is, if it is one of those that docs/import.md names."
 _SEPARATOR: Final = re.compile(rb"sep=([,;\t])\s*")
+_WITH_COMMA: Final = re.compile("-?[0-9]+,[0-9]+")
 _DELIMITERS: Final = ",;\t"
 _TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
 
@@ -241,10 +242,7 @@ def _csv_records(first: bytes, lines: _Numbered, separator: str) -> Iterator[Unc
             if feed.is_too_long:
                 raise invalid(LINE, f"{_TOO_LONG[:-1]}: is a quotation mark never closed?")
             if any(cells):
-                values = _named(names, cells)
-                if delimiter == ";" and CONFIDENCE in values:  # where a spreadsheet writes so, a comma is its point
-                    values[CONFIDENCE] = values[CONFIDENCE].replace(",", ".")
-                yield UncheckedRow(number, values)
+                yield UncheckedRow(number, _named(names, cells))
         except _TooLong:
             yield Rejection(number, LINE, _TOO_LONG)
         except csv.Error as problem:
@@ -297,7 +295,15 @@ def _named(names: list[str], cells: list[str]) -> dict[str, Any]:
         raise invalid(LINE, "The row has a cell below no name.")
     if TAGS in values:
         values[TAGS] = _tags(values[TAGS])
+    if CONFIDENCE in values:
+        values[CONFIDENCE] = _with_point(values[CONFIDENCE])
     return values
+
+
+def _with_point(cell: str) -> str:
+    """Return a number with its point, where a spreadsheet writes a comma; as it stands what is to be refused."""
+    number = cell.replace(",", ".")
+    return number if _WITH_COMMA.fullmatch(cell.strip()) and 0 <= float(number) <= 1 else cell
 
 
 def _tags(cell: str) -> Any:

@@ -3,6 +3,7 @@
 import bz2
 import codecs
 import gzip
+import io
 import json
 import lzma
 import zipfile
@@ -17,7 +18,7 @@ from engramq.deploy.importing.foreign import Export
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Rejection, UncheckedRow, read_records
 from engramq.deploy.importing.rows import CheckedRow, check_rows
-from engramq.schemas.packed_lines import BrokenOff, UnusableFile
+from engramq.schemas.packed_lines import BrokenOff, PackedSource, UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.deploy.importing import exports
 from tests.deploy.importing.test_foreign_forms import (
@@ -214,8 +215,32 @@ def test_a_second_download_of_conversations_is_one_of_them(tmp_path: Path) -> No
         assert rows(read(tmp_path / str(kind), kind))
 
 
-def test_a_spreadsheet_may_write_a_comma_for_a_point(tmp_path: Path) -> None:
-    lines = ["sep=;\r\n", "content;confidence;tags\r\n", '"Tea,\r\n', 'hot";0,8;a\r\n']
-    found = check_rows(read_records(map(str.encode, lines), None), "x", one_namespace=True)
-    told = [(row.record.content, row.record.confidence) for row in found if isinstance(row, CheckedRow)]
-    assert told == [("Tea,\r\nhot", 0.8)]
+SEMICOLONS = 'sep=;\r\ncontent;confidence;tags\r\n"Tea,\r\nhot";0,8;a\r\n'
+TABS = 'content\tconfidence\ttags\r\n"Tea,\r\nhot"\t0,8\ta\r\n'
+
+
+def checked(data: bytes) -> list[CheckedRow | Rejection | LeftOut]:
+    return list(check_rows(read_records(PackedSource(io.BytesIO(data)).lines(), None), "x", one_namespace=True))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        SEMICOLONS.encode(),
+        TABS.encode(),
+        TABS.encode("utf-16"),
+        b'content,confidence,tags\r\n"Tea,\r\nhot","0,8",a\r\n',
+    ],
+    ids=["semicolons", "tabs", "tabs in utf-16", "commas"],
+)
+def test_a_spreadsheet_may_write_a_comma_for_a_point(data: bytes) -> None:
+    (row,) = checked(data)
+    assert isinstance(row, CheckedRow)
+    assert (row.record.content, row.record.confidence) == ("Tea,\r\nhot", 0.8)
+
+
+@pytest.mark.parametrize("number", ["1.000,5", "7,5", "-0,5", "0,8,1", ",8", "much,so"])
+def test_what_is_no_number_with_a_comma_is_refused_as_it_was_written(number: str) -> None:
+    (told,) = checked(f"content;confidence\nTea;{number}\n".encode())
+    assert isinstance(told, Rejection)
+    assert told.reason.endswith(f"not {number!r}.")
