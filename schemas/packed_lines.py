@@ -18,7 +18,8 @@ CHUNK_BYTES: Final = 64 * 1024
 BLANK_LINES: Final = 100_000  # that follow each other; a few bytes of a packed file are millions
 MAGIC_BYTES: Final = 6  # as many as the longest of those below
 UTF8_BOM: Final = codecs.BOM_UTF8
-UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF32_BOMS: Final = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 # What a decoder puts in the place of bytes that are no text: no line with it is valid UTF-8.
 _NO_TEXT: Final = b"\xff"
 
@@ -37,6 +38,13 @@ class UnusableFile(Exception):
 
 class BrokenOff(Exception):
     """The file cannot be read on; the message says why."""
+
+
+def is_utf16(beginning: bytes) -> bool:
+    """Say by its first four bytes if a text is in UTF-16; raises UnusableFile for UTF-32, whose mark begins as its."""
+    if beginning.startswith(_UTF32_BOMS):
+        raise UnusableFile("The file is in UTF-32: save it as UTF-8.")
+    return beginning.startswith(_UTF16_BOMS)
 
 
 class PackedSource:
@@ -77,7 +85,7 @@ class PackedSource:
         for beginning, name, opened in _PACKED:
             if magic.startswith(beginning):
                 self._packing, stream = name, _Headed(opened(io.BufferedReader(self._file, CHUNK_BYTES)))
-        if stream.head(2) in UTF16_BOMS:
+        if is_utf16(stream.head(4)):
             stream = _Transcoded(stream)
         return stream, stream is self._file
 

@@ -22,7 +22,7 @@ from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import FILE, Rejection, UncheckedRow
 from engramq.deploy.local.hooks.transcripts import parse_line
 from engramq.schemas import limits
-from engramq.schemas.packed_lines import UTF16_BOMS, UnusableFile
+from engramq.schemas.packed_lines import UnusableFile, is_utf16
 
 SUFFIX: Final = ".md"
 CANVAS: Final = ".canvas"  # cards on a board, which Obsidian writes as JSON
@@ -165,7 +165,7 @@ def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownN
     own = PurePosixPath(path.relative_to(folder).as_posix())
     try:
         data = read_plain(str(path), limits.BODY_BYTES)
-        text = data.decode("utf-16" if data.startswith(UTF16_BOMS) else "utf-8-sig")
+        text = data.decode("utf-16" if is_utf16(data) else "utf-8-sig")
         if path.suffix.lower() == CANVAS:
             return MarkdownNote(own, {}, _cards_in(text), 1)
     except UnusableFile as problem:

@@ -61,6 +61,20 @@ def test_a_note_in_utf_16_comes_in(tmp_path: Path, encoding: str) -> None:
     assert (row["content"], row["tags"]) == ("Kettle\n\nIt is blue \u2013 and hot.", ["tea"])
 
 
+@pytest.mark.parametrize("encoding", ["utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_in_utf_32_is_refused_by_that_name(
+    tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    text = "\ufeff" + json.dumps({"content": "Tea"})
+    with pytest.raises(UnusableFile, match="in UTF-32"):
+        checked(pack(text.encode(encoding)))
+    (tmp_path / "Kettle.md").write_bytes(text.encode(encoding))
+    (told,) = FORMATS[OBSIDIAN].read(tmp_path, Choices())
+    assert isinstance(told, Rejection)
+    assert told.reason == "The file is in UTF-32: save it as UTF-8."
+
+
 @pytest.mark.parametrize(
     "text", ["```x``` is code", "````\n```\n#no\n````", "```\n```python\n#no\n```", "~~~\n```\n~~~"]
 )
