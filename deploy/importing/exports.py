@@ -58,6 +58,7 @@ Entry: TypeAlias = UncheckedRow | Rejection | GraphEntry | LeftOut
 
 
 _DIGEST_BYTES: Final = 16
+_FOLDERS: Final = re.compile(r"[/\\]")
 
 
 def moment(given: object) -> str | None:
@@ -120,12 +121,24 @@ def members(path: Path, name: re.Pattern[str]) -> list[str]:
         else:
             with zipfile.ZipFile(path) as archive:
                 several = archive.namelist()
-    return sorted(each for each in several if name.fullmatch(own_name(each)) and not own_name(each).startswith("."))
+    named = (each for each in several if name.fullmatch(own_name(each)) and not own_name(each).startswith("."))
+    return sorted(named, key=_in_order)
+
+
+def _in_order(member: str) -> tuple[list[list[tuple[int, str]]], str]:
+    """Return by what members are sorted: numbers as such, "x.json" before "x (1).json", which was downloaded later."""
+    parts = _FOLDERS.split(member.rpartition(".")[0])
+    return [[_as_number(piece) for piece in re.split(r"(\d+)", part)] for part in parts], member
+
+
+def _as_number(piece: str) -> tuple[int, str]:
+    digits = piece.lstrip("0")
+    return (len(digits), digits) if piece.isdecimal() else (0, piece)
 
 
 def own_name(member: str) -> str:
     """Return a member's name without its folders; some programs of Windows write backslashes between them."""
-    return re.split(r"[/\\]", member)[-1]
+    return _FOLDERS.split(member)[-1]
 
 
 def _files_below(folder: Path) -> Iterator[str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.importing.exports import ExportedNode, LeftOut
+from engramq.deploy.importing.chatgpt import FILE
+from engramq.deploy.importing.exports import ExportedNode, LeftOut, members
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.foreign import Export
 from engramq.deploy.importing.formats import FORMATS, format_of
@@ -227,6 +228,26 @@ def test_a_second_download_of_conversations_is_one_of_them(tmp_path: Path) -> No
         written(tmp_path / str(kind) / "conversations (1).json", document)
         assert format_of(tmp_path / str(kind)) is kind
         assert rows(read(tmp_path / str(kind), kind))
+
+
+def test_downloads_of_one_name_are_read_in_their_order(tmp_path: Path) -> None:
+    names = [
+        "conversations.json",
+        "conversations (1).json",
+        "conversations (2).json",
+        "conversations (10).json",
+        "conversations-000.json",
+        "conversations-000 (1).json",
+        "conversations-001.json",
+        "export/conversations.json",
+        "export (1)/conversations.json",
+    ]
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for name in reversed(names):
+            written(tmp_path / "all" / name, exports.CHATGPT)
+            packed.writestr(name, "[]")
+    assert members(archive, FILE) == members(tmp_path / "all", FILE) == names
 
 
 SEMICOLONS = 'sep=;\r\ncontent;confidence;tags\r\n"Tea,\r\nhot";0,8;a\r\n'
