@@ -23,6 +23,7 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # What opens or closes a part of another direction: it turns what follows the name around. Marks that languages need (a
 # joiner, the direction of a neighbour) may stand in a name.
 TURNING: Final = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+NAMES: Final = ("speaker", "thread", "project")  # fields of a memory that are one
 NOT_IN_NAMES: Final = re.compile(f"{CONTROL.pattern}|{TURNING.pattern}")
 
 Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]

@@ -20,7 +20,7 @@ from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory, Original
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import NOT_IN_NAMES, OFFSETS, TURNING
+from engramq.schemas.fields import NAMES, NOT_IN_NAMES, OFFSETS, TURNING
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
@@ -144,7 +144,6 @@ SPARE: Final = {
 }
 _TAG: Final = LeftOut("tags that cannot be taken (their rows are in)", "tag that cannot be taken (its row is in)")
 TURNED: Final = LeftOut("marks in names that turn text around", "mark in a name that turns text around")
-_NAMES: Final = ("speaker", "thread", "project", TAGS)
 _OWN_SPARE: Final = (WHEN,)  # of rows in our own form, which somebody can correct
 
 
@@ -198,7 +197,7 @@ def check_rows(
 def _drop_turning(values: dict[str, Any]) -> int:
     """Take marks that turn text around out of names, since older releases let them in; return how many there were."""
     dropped = 0
-    for name in values.keys() & {*_NAMES}:
+    for name in values.keys() & {*NAMES, TAGS}:
         several = values[name] if isinstance(values[name], list) else [values[name]]
         pairs = [TURNING.subn("", each) if isinstance(each, str) else (each, 0) for each in several]
         if found := sum(count for _, count in pairs):
