@@ -13,6 +13,7 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from engramq.gateway.ui.effects import say_effect
 from engramq.gateway.ui.languages import ENGLISH, extension_for, read_messages
 from engramq.gateway.ui.reasons import say_details, say_reason
 from engramq.gateway.ui.texts import compare_texts, drop_marks, reveal, set_markdown
@@ -167,8 +168,10 @@ def environment(language: str = ENGLISH) -> Environment:
         "signed": partial(with_sign, language=language),
     }
     made.filters |= {"markdown": set_markdown, "plain": drop_marks}
-    made.filters |= {"t": lambda text: texts.get(text, text), "reason": partial(say_reason, messages=texts)}
-    made.filters |= {"detail": partial(say_details, messages=texts), "since": partial(since, said=texts.get(AGO, AGO))}
+    made.filters |= {"t": partial(say_word, messages=texts), "reason": partial(say_reason, messages=texts)}
+    made.filters |= {"effect": partial(say_effect, messages=texts)}
+    made.filters |= {"detail": lambda text, memory: say_details(text, texts, memory)}
+    made.filters |= {"since": partial(since, said=texts.get(AGO, AGO))}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
     made.globals |= {
         "PAGES": PAGES,
@@ -181,6 +184,11 @@ def environment(language: str = ENGLISH) -> Environment:
         "action_words": ACTIONS,
     }
     return made
+
+
+def say_word(text: str, field: str = "", *, messages: Mapping[str, str]) -> str:
+    """Return a text as a language has it; a word that means something else elsewhere is looked up by its field."""
+    return messages.get(f"{field} {text}" if field else text, text)
 
 
 def row_seen(memory: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from jinja2 import Environment
 
 from engramq.deploy.exporting import Omission
 from engramq.gateway.ui.bulk_actions import RESULTS
+from engramq.gateway.ui.effects import EFFECTS
 from engramq.gateway.ui.html import ACTIONS, AGO, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
 from engramq.gateway.ui.languages import TemplateTexts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
@@ -53,12 +54,12 @@ FIELDS = ("any", "confidence", "expires", "external id", "holds from", "holds un
 ABSENT = (*Absence, ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED)  # of rows whose memory is not to be found
 UNDONE = ("Set back", "Undo: restore", "Hide it again: archive")
 SHOWN = (
-    *(CitationState, EvidenceFilter, Layer, MemoryState, Origin, Partition, ProposalState, Sector, SectorSource),
+    *(CitationState, EvidenceFilter, Layer, MemoryState, Origin, Partition, ProposalState, Sector),
     *(Verification, Visibility),
 )
 CARD_KINDS = {name.replace("_", " ") for name, kind in get_type_hints(Card).items() if "CardLine" in str(kind)}
 DETAILS = (
-    *("action", "external_id", "helped", "misled", "new", "origin", "position", "project", "relation", "signal"),
+    *("action", "external_id", "helped", "misled", "origin", "position", "project", "relation", "signal"),
     *("source_type", "speaker", "thread", "usefulness", "weight"),
 )
 CHANGED_IN_GRAPH = ("edge", "node", "weight", "verify", "promote", "share", "unshare")
@@ -106,6 +107,7 @@ def texts() -> set[str]:
         *STATUS_TEXTS.values(),
         *SCRIPT_WORDS,
         *REASONS,
+        *EFFECTS,
         *DETAILS,
         *DETAIL_WORDS,
         AGO,
@@ -116,7 +118,8 @@ def texts() -> set[str]:
         {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS, *UNDONE, *KINDS}
     )
     found |= {f"There is no such {kind}" for kind in MISSING} | {f"Back to {word}" for word in Verification}
-    found |= {*map(str, ABSENT)}
+    found |= {f"new {word}" for word in (*Verification, *Partition, *Visibility)}
+    found |= {*map(str, ABSENT)} | {f"sector_source {word}" for word in SectorSource}
     found |= set(get_args(get_type_hints(Check)["state"]))
     found |= {str(word).replace("_", " ") for words in SHOWN for word in words} | {*CARD_KINDS, *CHANGED_IN_GRAPH}
     environment = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=True)
@@ -181,7 +184,7 @@ def test_each_reason_that_is_declared_for_files_is_said() -> None:
     said = "\0".join(text for text in texts if isinstance(text, str))
     sections = (HERE / "reasons.txt").read_text("utf-8").split("\n# ")
     lines = [line for at in (0, 4) for line in sections[at].splitlines()[1:]]
-    parts = {part for line in lines for part in re.split(r"\{\}|(?= --)|(?<=bytes)", line)}
+    parts = {part for line in lines for part in re.split(r"\{~?\}|(?= --)|(?<=bytes)", line)}
     assert {part for part in parts if part not in said} == set()
 
 
