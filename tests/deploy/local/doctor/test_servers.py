@@ -148,7 +148,7 @@ def test_mailboxes_without_workers_and_dead_letters_are_named(
     told = wrong(found, "worker")
     assert found["worker"]["state"] == "failed"
     assert all(kind in told for kind in WorkerKind)
-    assert "1 of edges" in wrong(found, "dead_letters")
+    assert "edges 1" in wrong(found, "dead_letters")
     assert "engramq dead list" in wrong(found, "dead_letters")
 
 
