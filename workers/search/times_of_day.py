@@ -60,7 +60,8 @@ def _ways(hour: int, minute: int) -> Iterator[str]:
     short, side = (hour - 1) % 12 + 1, "pm" if 12 <= hour < 24 else "am"
     yield f"{hour}:{minute:02}"
     if minute == 0:
-        yield from (f"{short}{side}", f"{short} {side[0]}.m.", f"{hour} Uhr", f"{hour:02}:00")
+        yield from (f"{short}{side}", f"{short} {side}" if side == "pm" else f"{short} a.m.", f"{hour} Uhr")
+        yield from (f"{short} {side[0]}.m.", f"{hour:02}:00")
         yield from (f"{short} o'clock", f"{small_number(short)} o'clock")
         return
     yield from (f"{short}:{minute:02}{side}", f"{short}:{minute:02} {side}", f"{hour:02}:{minute:02}")

@@ -20,7 +20,7 @@ def ways_of(text: str) -> set[str]:
         ("the choir of 300", "three hundred|dreihundert"), ("two hundred and fifty jars", "250"),
         ("zwei Dutzend Eier", "24 Eier"), ("a sum of 90k", "90000"), ("der Zug mit zwanzig Wagen", "20 Wagen"),
         ("at half past nine", "9:30|21:30|9:30am|9:30pm"), ("um halb acht", "7:30|19:30"),
-        ("at 9pm", "21:00|21 Uhr|9 p.m.|nine o'clock"), ("um 14 Uhr", "14:00|2pm"), ("six o'clock", "6am|18:00|6 p.m."),
+        ("at 9pm", "21:00|21 Uhr|9 p.m.|nine o'clock"), ("um 14 Uhr", "14:00|2pm"), ("six o'clock", "6am|18:00|6 pm"),
         ("at 19:45", "7:45pm|7:45 pm"), ("a loop of 1500 m", "1.5km|1500 metres"), ("2 GB of it", "2000MB|2 gigabytes"),
         ("lasts 90 minutes", "1.5 hours|90 min|1.5 h"), ("2,5 kg of it", "2500g|2.5kg"), ("ran 24h", "24 hours"),
         ("two weeks", "14 days|2 weeks"), ("Node v20", "Node 20"),
