@@ -72,6 +72,7 @@ async def everything(upkeep: Upkeep) -> None:
         await item.run()
 
 
+@pytest.mark.own_database  # what is due depends on the tables' statistics
 @pytest.mark.promise("SC-10")
 async def test_many_idle_namespaces_are_asked_about_as_often_as_few(
     world: World, monkeypatch: pytest.MonkeyPatch
