@@ -53,12 +53,7 @@ _ABROAD: Final = compile_late(r"\(?(?:\+|00)[1-9]")
 _CODES: Final = compile_late(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|[0-9]{3}")
 
 
-def forms_in(text: str) -> list[str]:
-    """Return the forms that the index has of the numbers in a text, each once."""
-    return list(written_forms(text))
-
-
-def written_forms(text: str) -> dict[str, str]:
+def forms_in(text: str) -> dict[str, str]:
     """Return the forms that the index has of the numbers in a text, and of each how the text has that number."""
     written: dict[str, str] = {}
     for pattern, write in _WRITERS:
@@ -68,12 +63,17 @@ def written_forms(text: str) -> dict[str, str]:
             if form != found[0]:
                 own = found[0]
                 for earlier, of in written.items():
-                    own = own.replace(earlier, of)
+                    own = replace_whole(own, earlier, of)
                 written.setdefault(form, own)
             return form
 
         text = pattern.sub(rewrite, text)
     return written
+
+
+def replace_whole(text: str, part: str, by: str) -> str:
+    """Replace a part of a text wherever it stands whole: 7 in "room 7", not in 17."""
+    return re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", lambda _: by, text)
 
 
 def _write_joined(found: re.Match[str]) -> str:

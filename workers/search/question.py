@@ -192,12 +192,16 @@ class Question:
     @cached_property
     def spellings(self) -> str:
         """The dates and numbers of the question in their other spellings; "" where there are none."""
-        return " ".join(filter(None, (other_spellings(self._times.dates), *forms_in(self._read))))
+        return " ".join(filter(None, (other_spellings(self._times.dates), *self._forms)))
 
     @cached_property
     def writings(self) -> tuple[WrittenValue, ...]:
         """The values of the question that others write otherwise, and how; dates have `spellings` instead."""
-        return writings_in(self._read, self._times.written)
+        return writings_in(self._read, self._forms, self._times.written)
+
+    @cached_property
+    def _forms(self) -> dict[str, str]:
+        return forms_in(self._read)
 
     def _first_of(self, names: Iterable[str]) -> str | None:
         """Return the first of several names that the question holds, None when it is joined to the next."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from engramq.schemas.patterns import compile_late
 from engramq.workers.search.number_words import small_number, value_of
 
-_CLOCK: Final = re.compile(
+_CLOCK: Final = compile_late(
     r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|\s?Uhr\b(?: (\d\d)\b)?"
     r"|(?<=:\d\d)(?![\w:/-]|[.,]\d))",
     re.IGNORECASE | re.ASCII,
