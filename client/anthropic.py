@@ -32,7 +32,7 @@ class FileOptions(TypedDict, total=False):
 
 
 class _Commands:
-    """The commands of both tools: each is a conversation, which the tool has its client hold."""
+    """The commands of both tools: each is a sequence of calls, which the client of the tool makes."""
 
     _files: MemoryFiles
     _answer: Callable[[CallSequence[str]], Any]
@@ -78,9 +78,9 @@ class MemoryTool(_Commands, BetaAbstractMemoryTool):
         self._memory = memory or Memory()
         self._files = MemoryFiles(**options)
 
-    def _answer(self, conversation: CallSequence[str]) -> str:
+    def _answer(self, calls: CallSequence[str]) -> str:
         try:
-            return self._memory.converse(conversation)
+            return self._memory.converse(calls)
         except (FileProblem, EngramqFailure) as problem:
             raise _tool_error(problem) from problem
 
@@ -93,9 +93,9 @@ class AsyncMemoryTool(_Commands, BetaAsyncAbstractMemoryTool):
         self._memory = memory or AsyncMemory()
         self._files = MemoryFiles(**options)
 
-    async def _answer(self, conversation: CallSequence[str]) -> str:
+    async def _answer(self, calls: CallSequence[str]) -> str:
         try:
-            return await self._memory.converse(conversation)
+            return await self._memory.converse(calls)
         except (FileProblem, EngramqFailure) as problem:
             raise _tool_error(problem) from problem
 

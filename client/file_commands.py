@@ -64,9 +64,7 @@ class MemoryFiles:
         """Replace the one occurrence of a text."""
         path = clean_path(given)
         missing = f"Error: The path {path} does not exist. Please provide a valid path."
-        before, text, remarks = yield from self._edited(
-            path, lambda text: files.replaced(path, text, old, new), missing
-        )
+        before, text, remarks = yield from self._edit(path, lambda text: files.replaced(path, text, old, new), missing)
         said = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
         return f"{said}\n{files.around(text, before)}{remarks}"
 
@@ -74,7 +72,7 @@ class MemoryFiles:
         """Insert lines after a line."""
         path = clean_path(given)
         missing = f"Error: The path {path} does not exist"
-        _, _, remarks = yield from self._edited(path, lambda text: files.inserted(text, line, addition), missing)
+        _, _, remarks = yield from self._edit(path, lambda text: files.inserted(text, line, addition), missing)
         return f"The file {path} has been edited.{remarks}"
 
     def delete(self, given: str) -> CallSequence[str]:
@@ -82,13 +80,13 @@ class MemoryFiles:
         path = clean_path(given)
         if path == ROOT:
             raise FileProblem(f"Error: Cannot delete the {ROOT} directory itself")
-        if not (yield from self._archived(path)):
+        if not (yield from self._archive(path)):
             raise FileProblem(f"Error: The path {path} does not exist")
         return f"Successfully deleted {path}"
 
     def clear(self) -> CallSequence[str]:
         """Archive all files."""
-        yield from self._archived(ROOT)
+        yield from self._archive(ROOT)
         return "All memory cleared"
 
     def rename(self, given_old: str, given_new: str) -> CallSequence[str]:
@@ -106,10 +104,10 @@ class MemoryFiles:
         targets = [clean_path(new + path.removeprefix(old)) for path in moved]
         yield from self._need_folders(new)
         for path, target in zip(moved, targets, strict=True):
-            yield from self._moved(path, target)
+            yield from self._move(path, target)
         return f"Successfully renamed {old} to {new}"
 
-    def _edited(self, path: str, edit: Callable[[str], str], missing: str) -> CallSequence[tuple[str, str, str]]:
+    def _edit(self, path: str, edit: Callable[[str], str], missing: str) -> CallSequence[tuple[str, str, str]]:
         """Write the next version of a file; return its text before and after, and what there is to say besides."""
         for _ in range(TRIES):
             versions = yield from self._versions(path)
@@ -127,7 +125,7 @@ class MemoryFiles:
             return before, text, self._remarks(stored, text)
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
-    def _moved(self, path: str, target: str) -> CallSequence[None]:
+    def _move(self, path: str, target: str) -> CallSequence[None]:
         for _ in range(TRIES):
             versions = yield from self._versions(path)
             if not versions:
@@ -144,7 +142,7 @@ class MemoryFiles:
             self._receipt((yield calls.forget(stored.id, reason=f"{path} was edited while it was moved to {target}")))
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
-    def _archived(self, path: str) -> CallSequence[int]:
+    def _archive(self, path: str) -> CallSequence[int]:
         """Archive what is at a path and below it, and what somebody writes there meanwhile; return of how many."""
         ended = dict[str, Visibility]()
         for _ in range(TRIES):

@@ -164,7 +164,7 @@ class _Comparison:
             self._missing[key] = citation
             self.found[key] = Freshness(GONE)
         elif citation.get("sha256"):
-            self.found[key] = _compared(text, citation)
+            self.found[key] = _compare_text(text, citation)
         elif citation.get("commit"):
             self._commits[key] = citation
             self.found[key] = Freshness(UNKNOWN, why="git does not tell")
@@ -241,7 +241,7 @@ class _Comparison:
         if not sha256:
             self.found[key] = Freshness(UNKNOWN, why="no such lines")
             return
-        found = _compared(text, {**citation, "sha256": sha256})
+        found = _compare_text(text, {**citation, "sha256": sha256})
         is_link = found.state == CHANGED and was.data == self._folder.link(citation["path"])
         self.found[key] = (
             Freshness(UNKNOWN, why="it is a link, of which a commit has the name alone") if is_link else found
@@ -265,7 +265,7 @@ class _Comparison:
                 continue
             text = self._text(key, place)
             if text is not None and citation.get("sha256"):
-                state, where, _ = _compared(text, citation)
+                state, where, _ = _compare_text(text, citation)
                 self.found[key] = Freshness(state, f"{place}:{where}" if where else place)
             elif text is not None:
                 self.found[key] = Freshness(UNKNOWN, place, "it has no hash")
@@ -294,7 +294,7 @@ class _Comparison:
         return moved
 
 
-def _compared(text: FileText, citation: CitationFields) -> Freshness:
+def _compare_text(text: FileText, citation: CitationFields) -> Freshness:
     """Return what became of a citation with a hash, in a file that may be the one it had or where that has gone."""
     lines, sha256 = str(citation.get("lines") or ""), citation["sha256"]
     if text.digest(lines) == sha256:

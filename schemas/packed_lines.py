@@ -64,7 +64,7 @@ class PackedSource:
         Raises UnusableFile, or BrokenOff after the last line that could be read.
         """
         try:
-            stream, is_plain = self._unpacked()
+            stream, is_plain = self._unpack()
             for line, size in _cut_lines(io.BufferedReader(stream, CHUNK_BYTES), longest):
                 self.position = self.position + size if is_plain else self._file.given
                 yield line
@@ -73,9 +73,9 @@ class PackedSource:
 
     def text(self) -> io.BufferedReader:
         """Return all of it as a stream, whose reading raises DAMAGES; raises these and UnusableFile."""
-        return io.BufferedReader(self._unpacked()[0], CHUNK_BYTES)
+        return io.BufferedReader(self._unpack()[0], CHUNK_BYTES)
 
-    def _unpacked(self) -> tuple[Any, bool]:
+    def _unpack(self) -> tuple[Any, bool]:
         """Return the text as a stream, and whether it is the file as it stands."""
         magic = self._file.head(MAGIC_BYTES)
         for beginning, what in _UNKNOWN:

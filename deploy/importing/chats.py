@@ -146,10 +146,10 @@ def _words_to_copilot(part: Any) -> str:
     if kind == "questionCarousel" and isinstance(given, dict):
         asked = fields.list_at(part, "questions")
         return join_answers(
-            (_asked(each), _chosen(each, given.get(str(each.get("id"))))) for each in map(object_in, asked)
+            (_question_of(each), _answer_of(each, given.get(str(each.get("id"))))) for each in map(object_in, asked)
         )
     lines = [f"{name}: {text}" for name, text in _filled_in(part).items() if text is not None]
-    return join_answers([(_asked(part), "\n".join(lines))])
+    return join_answers([(_question_of(part), "\n".join(lines))])
 
 
 def _filled_in(part: Any) -> dict[str, str | None]:
@@ -169,12 +169,12 @@ def _text_in_form(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _asked(question: Any) -> object:
+def _question_of(question: Any) -> object:
     text = fields.value_at(question, "message") or fields.value_at(question, "title")
     return fields.value_at(text, "value") or text
 
 
-def _chosen(question: Mapping[str, Any], given: Any) -> list[Any]:
+def _answer_of(question: Mapping[str, Any], given: Any) -> list[Any]:
     """Return an answer: a text, or chosen options by their labels and what was typed beside."""
     labels = {str(each.get("value")): each.get("label") for each in map(object_in, fields.list_at(question, "options"))}
     chosen = [fields.value_at(given, "selectedValue"), *fields.list_at(given, "selectedValues")]

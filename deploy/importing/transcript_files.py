@@ -240,7 +240,7 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Trans
                 break
             reading.line = number  # of a whole one: a session that has just begun is no file of another form
             yield from reading.of(line)
-    yield from _ended(reading, session.path)
+    yield from _finish(reading, session.path)
 
 
 def _said_in_object(reading: _TranscriptProgress, session: StoredSession) -> Iterator[TranscriptEntry]:
@@ -253,7 +253,7 @@ def _said_in_object(reading: _TranscriptProgress, session: StoredSession) -> Ite
     for message in messages:
         if isinstance(message, dict):
             yield from reading.of_object(message)
-    yield from _ended(reading, session.path)
+    yield from _finish(reading, session.path)
 
 
 def _object_in(path: str) -> Mapping[str, Any]:
@@ -264,7 +264,7 @@ def _object_in(path: str) -> Mapping[str, Any]:
     return content
 
 
-def _ended(reading: _TranscriptProgress, path: str) -> Iterator[TranscriptEntry]:
+def _finish(reading: _TranscriptProgress, path: str) -> Iterator[TranscriptEntry]:
     if reading.line and not reading.is_ours:
         client = reading.client.name
         yield Rejection(1, FILE, f"No line is as {client} writes it: is it of another client, or a new form?", path)

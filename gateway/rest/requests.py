@@ -84,12 +84,12 @@ class WrongRequest(Exception):
         self.fault = invalid(field, error, recovery).fault
 
 
-def _misplaced(field: str, place: str, other: str) -> EngramqError:
+def _refuse_place(field: str, place: str, other: str) -> EngramqError:
     return invalid(field, f"This operation takes no {place}.", f"Give parameters in the {other}.")
 
 
-_NO_QUERY: Final = partial(_misplaced, place="query", other="JSON body")
-_NO_BODY: Final = partial(_misplaced, place="body", other="query")
+_NO_QUERY: Final = partial(_refuse_place, place="query", other="JSON body")
+_NO_BODY: Final = partial(_refuse_place, place="body", other="query")
 
 
 async def arguments_of(

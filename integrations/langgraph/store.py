@@ -78,7 +78,7 @@ class EngramqStore(BaseStore):
                 case GetOp():
                     results.append((yield from self._got(op)))
                 case SearchOp():
-                    results.append((yield from self._searched(op)))
+                    results.append((yield from self._search(op)))
                 case ListNamespacesOp():
                     results.append((yield from self._namespaces(op)))
                 case PutOp():
@@ -95,7 +95,7 @@ class EngramqStore(BaseStore):
         if memory is None:
             return None
         if op.refresh_ttl:
-            yield from _refreshed(memory)
+            yield from _refresh(memory)
         return item_of(memory)
 
     def _put(self, op: PutOp) -> CallSequence[None]:
@@ -121,7 +121,7 @@ class EngramqStore(BaseStore):
             else:
                 return
 
-    def _searched(self, op: SearchOp) -> CallSequence[list[SearchItem]]:
+    def _search(self, op: SearchOp) -> CallSequence[list[SearchItem]]:
         wanted = op.offset + op.limit
         within = within_tags(op.namespace_prefix)
         found = _FoundItems(op)
@@ -139,10 +139,10 @@ class EngramqStore(BaseStore):
             if not cursor:
                 break
         if not is_all or cursor:
-            yield from _preferred(found, wanted)
+            yield from _prefer(found, wanted)
         chosen = found.items[op.offset : wanted]
         for _, memory in chosen if op.refresh_ttl else ():
-            yield from _refreshed(memory)
+            yield from _refresh(memory)
         return [item for item, _ in chosen]
 
     def _add_rest(self, query: str, within: list[str], found: "_FoundItems") -> CallSequence[None]:
@@ -183,14 +183,14 @@ def _is_private(memory: records.Memory) -> bool:
     return memory.visibility == "private"
 
 
-def _refreshed(memory: records.Memory) -> CallSequence[None]:
+def _refresh(memory: records.Memory) -> CallSequence[None]:
     """Let an item live as long again as it was put to live; nothing for one that has no end."""
     ttl = about_of(memory).get("ttl")
     if isinstance(ttl, int | float):
         yield calls.update(memory.id, expires_at=expiry(ttl))
 
 
-def _preferred(found: "_FoundItems", wanted: int) -> CallSequence[None]:
+def _prefer(found: "_FoundItems", wanted: int) -> CallSequence[None]:
     """Put one's own private items in the place of shared ones of the same key, which may be planted, among the first.
 
     Their own private ones may be beyond what was read.

@@ -18,7 +18,7 @@ SHARED: Final = {
 }
 
 
-def _defined(module: Module) -> Iterator[str]:
+def _definitions_in(module: Module) -> Iterator[str]:
     """Yield the names of classes and type aliases; an underscore before a name makes it no other name."""
     for node in module.nodes:
         if isinstance(node, ast.ClassDef):
@@ -36,7 +36,7 @@ def shared_names(*read: Module) -> dict[str, list[str]]:
     """Return the names that more than one of these modules define, with the modules."""
     found: dict[str, set[str]] = defaultdict(set)
     for module in read:
-        for name in _defined(module):
+        for name in _definitions_in(module):
             found[name].add(module.name)
     return {name: sorted(where) for name, where in sorted(found.items()) if len(where) > 1}
 

@@ -130,7 +130,7 @@ def _texts(questions: Sequence[Question]) -> list[str]:
     ]
 
 
-def _asked(question: Question, lexemes: Iterator[list[str]]) -> Asked:
+def _pair_words(question: Question, lexemes: Iterator[list[str]]) -> Asked:
     """Return the words of a question from those of all texts, in their order."""
     own, spellings = next(lexemes), next(lexemes)
     ways = [(next(lexemes), [next(lexemes) for _ in writing.others]) for writing in question.writings]
@@ -273,7 +273,7 @@ class Copies:
         copy.now = state.now
         ask = partial(store.look_up, namespace)
         words = iter(_lexemes.decode(lexemes))
-        return [CurrentCopy(copy, _asked(question, words), ask) for question in questions]
+        return [CurrentCopy(copy, _pair_words(question, words), ask) for question in questions]
 
     async def _take_over(self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, state: _State) -> bool:
         """Take over what a copy lacks; False where that is not all, or too much."""

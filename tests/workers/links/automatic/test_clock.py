@@ -27,7 +27,7 @@ async def hours(store: Store, namespace: str) -> float:
     return await store.write(namespace, read)
 
 
-async def told(store: Store, namespace: str, *intervals: UseInterval) -> None:
+async def tell_clock(store: Store, namespace: str, *intervals: UseInterval) -> None:
     await store.write(namespace, lambda tx: tick(tx, intervals))
 
 
@@ -51,33 +51,33 @@ def interval() -> st.SearchStrategy[UseInterval]:
 async def test_it_gains_the_union_of_all_times(store: Store, several: list[list[UseInterval]]) -> None:
     namespace = uuid4().hex
     for intervals in several:
-        await told(store, namespace, *intervals)
+        await tell_clock(store, namespace, *intervals)
     expected = union_ms([item for intervals in several for item in intervals])
     assert await hours(store, namespace) * HOUR_MS == pytest.approx(expected, abs=1e-3)
 
 
 async def test_many_who_tell_at_once_lose_and_double_nothing(store: Store) -> None:
     overlapping = [(NOON_MS + 100 * place, NOON_MS + 100 * place + 150) for place in range(40)]
-    await asyncio.gather(*(told(store, "busy", item) for item in overlapping))
+    await asyncio.gather(*(tell_clock(store, "busy", item) for item in overlapping))
     assert await hours(store, "busy") * HOUR_MS == pytest.approx(40 * 100 + 50, abs=1e-3)
 
 
 async def test_times_that_nobody_remembers_any_more_are_left_out(store: Store) -> None:
-    await told(store, "late", (NOON_MS, NOON_MS + HOUR_MS))
-    await told(store, "late", (NOON_MS + 2 * DAY_MS, NOON_MS + 2 * DAY_MS + HOUR_MS))
-    await told(store, "late", (NOON_MS, NOON_MS + HOUR_MS))
+    await tell_clock(store, "late", (NOON_MS, NOON_MS + HOUR_MS))
+    await tell_clock(store, "late", (NOON_MS + 2 * DAY_MS, NOON_MS + 2 * DAY_MS + HOUR_MS))
+    await tell_clock(store, "late", (NOON_MS, NOON_MS + HOUR_MS))
     assert await hours(store, "late") == pytest.approx(2.0), "told twice, a day later, it does not count again"
     half_known = (NOON_MS + 2 * DAY_MS - HOUR_MS, NOON_MS + 2 * DAY_MS)
-    await told(store, "late", half_known)
+    await tell_clock(store, "late", half_known)
     assert await hours(store, "late") == pytest.approx(3.0)
 
 
 async def test_a_clock_of_redis_that_was_wrong_for_a_while_does_not_stop_it(store: Store) -> None:
     wrong = NOON_MS + 365 * DAY_MS
-    await told(store, "jump", (NOON_MS, NOON_MS + HOUR_MS))
-    await told(store, "jump", (wrong, wrong + HOUR_MS))
+    await tell_clock(store, "jump", (NOON_MS, NOON_MS + HOUR_MS))
+    await tell_clock(store, "jump", (wrong, wrong + HOUR_MS))
     for start in (NOON_MS + 2 * HOUR_MS, NOON_MS + 2 * HOUR_MS, NOON_MS + 4 * HOUR_MS):
-        await told(store, "jump", (start, start + HOUR_MS))
+        await tell_clock(store, "jump", (start, start + HOUR_MS))
     assert await hours(store, "jump") == pytest.approx(4.0)
 
 
@@ -85,8 +85,8 @@ async def test_what_is_remembered_stays_bounded(store: Store, monkeypatch: pytes
     monkeypatch.setattr(clock, "SPANS", 10)
     pieces = [(NOON_MS + 10 * place, NOON_MS + 10 * place + 5) for place in range(50)]
     for piece in pieces:
-        await told(store, "pieces", piece)
-    await told(store, "pieces", *pieces)
+        await tell_clock(store, "pieces", piece)
+    await tell_clock(store, "pieces", *pieces)
     assert await hours(store, "pieces") * HOUR_MS == pytest.approx(50 * 5, abs=1e-3), "nothing counts twice"
 
 
