@@ -73,7 +73,7 @@ def forms_in(text: str) -> dict[str, str]:
 
 def replace_whole(text: str, part: str, by: str) -> str:
     """Replace a part of a text wherever it stands whole: 7 in "room 7", not in 17."""
-    return re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", lambda _: by, text)
+    return by.join(re.split(rf"(?<!\w){re.escape(part)}(?!\w)", text))
 
 
 def _write_joined(found: re.Match[str]) -> str:
