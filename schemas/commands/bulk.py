@@ -79,8 +79,8 @@ class ImportBatch(WriteCommand, frozen=True, kw_only=True, tag="import_batch"):
 
     records: Annotated[tuple[ImportRecord, ...], Meta(min_length=1, max_length=limits.IMPORT_ROWS)]
     on_duplicate: OnDuplicate = OnDuplicate.SKIP
-    identities: tuple[RowIdentity, ...] = ()
-    originals: tuple[Original | None, ...] = ()
+    identities: Annotated[tuple[RowIdentity, ...], Meta(max_length=limits.IMPORT_ROWS)] = ()
+    originals: Annotated[tuple[Original | None, ...], Meta(max_length=limits.IMPORT_ROWS)] = ()
 
     def check(self) -> None:
         """Raise EngramqError for lists that have not one entry for each record, and for a record that is no memory."""

@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from engramq.gateway.mcp.arguments import AROUND, Arguments, check_arguments, parameters_of
-from engramq.schemas.commands import TOOLS, Connects, SearchMemories, StoreMemory, Tool
+from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS, Connects, SearchMemories, StoreMemory, Tool
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.fields import OPAQUE
 from engramq.schemas.ids import uuid7
@@ -53,6 +53,16 @@ FITTING: Final[dict[str, list[Any]]] = {
 
 def without(tool: Tool, name: str) -> Arguments:
     return check_arguments(tool, {key: value for key, value in MINIMAL[tool.name].items() if key != name})
+
+
+def test_every_list_of_every_call_has_a_bound() -> None:
+    calls = {tool.name: tool for tool in (*TOOLS.values(), *OPERATOR_TOOLS)}.values()
+    lists = [(tool.name, parameter) for tool in calls for parameter in parameters_of(tool).values()]
+    assert [
+        (tool, parameter.name)
+        for tool, parameter in lists
+        if parameter.schema["type"] == "array" and "maxItems" not in parameter.schema
+    ] == []
 
 
 @pytest.mark.promise("AG-7")
