@@ -32,7 +32,7 @@ from bench.at_size import (
 )
 from bench.common import pss_mb
 from bench.measured import Report, numbers, tell_machine
-from bench.page import SECTION, Line, read_printed, section, svg
+from bench.page import SECTION, Line, latest, read_printed, section, svg
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGE: Final = DOCS / "benchmarks.md"
@@ -69,8 +69,8 @@ def measure(memories: int, load: Load, rows: int, parts: list[str]) -> list[Line
 
 
 def read(files: list[Path]) -> list[Line]:
-    """Return the lines of these files that this benchmark read_printed, in their order."""
-    return [line for line in read_printed(files, "all") if "memories" in line]
+    """Return the last line of each measurement that this benchmark printed into these files, in their order."""
+    return latest(line for line in read_printed(files, "all") if "memories" in line)
 
 
 def write(lines: list[Line]) -> None:

@@ -99,19 +99,26 @@ def section(lines: Sequence[Line], plot: str) -> str:
     return "\n\n".join([*parts, _calls(lines), _memory(lines), SECTION.end])
 
 
-def latest_ratios(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
-    """Return the ratio of each row at each size, the last one printed; failures of all tools are added up.
+def latest(lines: Iterable[Line]) -> list[Line]:
+    """Return the last line of each measurement, in the order in which they were printed."""
+    last: dict[tuple[Any, ...], Line] = {}
+    for line in lines:
+        key = tuple(line.get(part) for part in ("measure", "memories", "row", "tool", "callers"))
+        last.pop(key, None)
+        last[key] = line
+    return list(last.values())
+
+
+def ratios_of(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
+    """Return the ratio of each row at each size; failures of all tools are added up.
 
     How a search grows with the memories is told by no line: sizes may be measured in several runs.
     """
-    told = {
-        (line["row"], line["memories"], line.get("tool"), line.get("callers")): line["ratio"]
-        for line in lines
-        if line["measure"] == "ratio"
-    }
     found: dict[tuple[str, int], float] = {}
-    for (row, memories, _, _), ratio in told.items():
-        found[row, memories] = found.get((row, memories), 0.0) + ratio
+    for line in lines:
+        if line["measure"] == "ratio":
+            key = line["row"], line["memories"]
+            found[key] = found.get(key, 0.0) + line["ratio"]
     p50s = {line["memories"]: line["p50_ms"] for line in lines if _is_single_search(line)}
     for memories in p50s:
         if memories > GROWN_FROM in p50s:
@@ -149,7 +156,7 @@ def _machine(lines: Sequence[Line]) -> str:
 
 
 def _ratios(lines: Sequence[Line]) -> str:
-    sizes, ratios = sizes_of(lines), latest_ratios(lines)
+    sizes, ratios = sizes_of(lines), ratios_of(lines)
     rows = [
         [target.text, _bound(target), *(_ratio(target, ratios.get((name, size))) for size in sizes)]
         for name, target in TARGETS.items()
@@ -169,7 +176,8 @@ def _ratio(target: Target, value: float | None) -> str:
 
 
 def _calls(lines: Sequence[Line]) -> str:
-    calls = _latest_calls(lines)
+    printed = (line for line in lines if line["measure"] == "calls")
+    calls = sorted(printed, key=lambda line: (line["tool"], line["memories"], line["callers"]))
     kinds = [kind for kind in KINDS if any(kind in line["cpu_ms"] for line in calls)]
     rows = [
         [
@@ -198,11 +206,6 @@ def _memory(lines: Sequence[Line]) -> str:
     return "Memory after all that, in MB (proportional set sizes):\n\n" + table(["memories", *kinds, "sum"], rows)
 
 
-def _latest_calls(lines: Sequence[Line]) -> list[Line]:
-    told = {(line["tool"], line["memories"], line["callers"]): line for line in lines if line["measure"] == "calls"}
-    return [told[key] for key in sorted(told)]
-
-
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
@@ -221,7 +224,7 @@ TICKS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
 
 def svg(lines: Sequence[Line]) -> str:
     """Return the picture of these lines."""
-    sizes, ratios = sizes_of(lines), latest_ratios(lines)
+    sizes, ratios = sizes_of(lines), ratios_of(lines)
     rows = [name for name in TARGETS if TARGETS[name].bound and any((name, size) in ratios for size in sizes)]
     step = BAR * len(sizes) + GAP
     height, width = TOP + step * len(rows) + BOTTOM, round(LABELS + UNIT * MOST + 60)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.all import read
-from bench.page import TARGETS, Generated, Line, latest_ratios
+from bench.page import TARGETS, Generated, Line, ratios_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 README: Final = ROOT / "README.md"
@@ -132,7 +132,7 @@ def _of_library() -> str:
 def _of_speed(lines: Sequence[Line]) -> Iterator[str]:
     """Yield the rows of one caller, at the most memories that were measured, and of an import."""
     most = max(line["memories"] for line in lines)
-    ratios = latest_ratios(lines)
+    ratios = ratios_of(lines)
     for tool in ("search", "store"):
         called = _last(lines, measure="calls", memories=most, tool=tool, callers=1)
         measured = f"{called['p50_ms']:.0f} ms (p50, one caller, {most:,} memories)"
