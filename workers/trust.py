@@ -26,6 +26,11 @@ def is_admin(principal: Principal) -> bool:
     return Scope.ADMIN in principal.scopes and not principal.untrusted
 
 
+def may_vouch(principal: Principal) -> bool:
+    """Say whether a principal may vouch for memories and decide on proposals: with the scope, and trusted."""
+    return Scope.VERIFY in principal.scopes and not principal.untrusted
+
+
 def require_admin(principal: Principal, doing: str) -> None:
     """Raise EngramqError with `forbidden` for all but administrators; `doing` begins the sentence of the refusal."""
     if not is_admin(principal):
@@ -64,6 +69,11 @@ def require_reviewer(principal: Principal, what: str = "This") -> None:
 def may_displace(one: Partition, other: Partition) -> bool:
     """Say whether a memory in one partition may replace, or keep out, one in the other: an untrusted no trusted one."""
     return one == other or one == Partition.TRUSTED
+
+
+def may_sustain(principal: Principal, partition: Partition) -> bool:
+    """Say whether a principal's searches keep memories of a partition from fading: untrusted ones keep no trusted one."""
+    return not principal.untrusted or partition is Partition.UNTRUSTED
 
 
 def route(memory: NewMemory, principal: Principal) -> Partition:

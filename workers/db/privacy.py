@@ -10,12 +10,12 @@ from msgspec import UNSET
 
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.vocabulary import Partition, Scope, Visibility
+from engramq.schemas.vocabulary import Partition, Visibility
 from engramq.workers.db.lookups import Ask
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.trust import require_admin
+from engramq.workers.trust import is_admin, require_admin
 
 USUAL_VISIBILITY: Final = sql("usual_visibility")
 CAPTURED: Final = "captured"  # the tag of what was captured of a session, now or by an import
@@ -90,7 +90,7 @@ async def seeing_as_admin(tx: Transaction, principal: Principal) -> AsyncIterato
 
     The block gets whether that is so.
     """
-    sees_all = Scope.ADMIN in principal.scopes and not principal.untrusted and (await privacy_of(tx)).admins_read
+    sees_all = is_admin(principal) and (await privacy_of(tx)).admins_read
     if not sees_all:
         yield False
         return

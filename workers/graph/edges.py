@@ -23,11 +23,11 @@ from engramq.schemas.commands import (
     Reply,
 )
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.faults import FaultCode, missing, missing_id, refuse
+from engramq.schemas.faults import missing, missing_id
 from engramq.schemas.fields import or_none, refuse_backwards
 from engramq.schemas.ids import format_time, parse_uuid, uuid7
 from engramq.schemas.records import EdgeCandidate
-from engramq.schemas.vocabulary import AuditAction, ProposalAction, ReclassifyStatus, Scope, Sector, SectorSource, Thing
+from engramq.schemas.vocabulary import AuditAction, ProposalAction, ReclassifyStatus, Sector, SectorSource, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
@@ -37,7 +37,7 @@ from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive
 from engramq.workers.graph.nodes import changes, find_or_make, refuse_oversize
 from engramq.workers.graph.reads import ENDS, edge_said, ids_of_ends, sector_of_row
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_graph_writer
+from engramq.workers.trust import require_admin, require_graph_writer
 
 log = logging.getLogger(__name__)
 
@@ -171,9 +171,9 @@ async def log_reclassified(reply: Reply, command: ReclassifySector, context: Con
 async def reclassify_sector(tx: Transaction, command: ReclassifySector, context: Context) -> Reclassified:
     """Give an edge its sector by hand: under its row's lock, with consent where it is constitutive, and audited."""
     principal, actor = context.envelope.principal, _actor_of(context.envelope, command)
-    if actor != principal.name and Scope.ADMIN not in principal.scopes:
-        raise refuse(FaultCode.FORBIDDEN, f"To act as {actor!r} needs the scope {Scope.ADMIN.value!r}.")
-    require_graph_writer(context.envelope.principal)
+    require_graph_writer(principal)
+    if actor != principal.name:
+        require_admin(principal, f"To act as {actor!r}")
     sector = sector_named(command.new_sector)
     if sector is None:
         return Reclassified(status=ReclassifyStatus.INVALID_SECTOR, error=wrong_sector(command.new_sector))

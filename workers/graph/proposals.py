@@ -17,13 +17,14 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Memory, Proposal
-from engramq.schemas.vocabulary import MemoryState, ProposalAction, ProposalState, Scope, Sector
+from engramq.schemas.vocabulary import MemoryState, ProposalAction, ProposalState, Sector
 from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Row, Transaction, same
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import graph_edge, read_counted_node
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import may_vouch
 
 PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, besides its first
 
@@ -48,7 +49,7 @@ async def list_proposals(tx: Transaction, command: ListProposals, context: Conte
     rows = await tx.rows(
         "list_proposals",
         reader=None if principal.untrusted else principal.name,
-        decides=Scope.VERIFY in principal.scopes and not principal.untrusted,
+        decides=may_vouch(principal),
         state=or_none(command.state),
         principals=limits.CONSENT_PRINCIPALS,
         before=before,

@@ -17,7 +17,7 @@ from engramq.schemas.commands import ForgetMemory, Forgotten, MemoryChanged, Rep
 from engramq.schemas.commands.changes import CHANGEABLE, describe_retagging
 from engramq.schemas.digests import require_seen
 from engramq.schemas.envelope import Envelope, Principal
-from engramq.schemas.faults import FaultCode, invalid, missing, refuse
+from engramq.schemas.faults import invalid, missing
 from engramq.schemas.fields import distinct_tags, refuse_backwards, tag_key
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import Memory, MemoryPreview
@@ -26,7 +26,6 @@ from engramq.schemas.vocabulary import (
     SYSTEM_PRINCIPAL,
     AuditAction,
     MemoryState,
-    Scope,
     SectorSource,
     Thing,
     Visibility,
@@ -44,7 +43,7 @@ from engramq.workers.memories.preconditions import LOOK, require_look
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_editor
+from engramq.workers.trust import require_admin, require_editor
 
 BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
@@ -365,5 +364,5 @@ async def give_expiry(tx: Transaction, rule: Retention, after: UUID) -> UUID | N
 
 def _require_eraser(row: Row, principal: Principal) -> None:
     own = row["created_by"] == principal.name or row["owner"] == (Viewer.of(principal.identity).owner or "")
-    if not own and Scope.ADMIN not in principal.scopes:
-        raise refuse(FaultCode.FORBIDDEN, f"Erasing another's memory needs the scope {Scope.ADMIN.value!r}.")
+    if not own:
+        require_admin(principal, "Erasing another's memory")

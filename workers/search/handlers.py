@@ -41,6 +41,7 @@ from engramq.workers.search.counts import asks_for_all, count_named
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import Lift, Search, SearchResult, filters_of, question_of
 from engramq.workers.search.wishes import Wishes
+from engramq.workers.trust import may_sustain
 
 NOTE_ACCESS: Final = sql("note_access")
 
@@ -203,12 +204,11 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     if command.as_of is UNSET and not command.include_superseded:
         notices.append(await point_to_earlier(memories, command, context))
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
-    # An untrusted principal keeps no trusted memory from fading. Unlikely hits, which people see, do not count.
-    untrusted, unlikely = context.envelope.principal.untrusted, command.min_relevance == 0
+    unlikely = command.min_relevance == 0  # hits that people see as well do not count
     counting = [
         memory
         for memory in memories
-        if not (untrusted and memory.partition is Partition.TRUSTED)
+        if may_sustain(context.envelope.principal, memory.partition)
         and not (unlikely and (memory.relevance or 0.0) < LIKELY)
     ]
 
