@@ -56,11 +56,15 @@ case when m.expires_at <= now() then 'expired' when m.state = 'archived' then 'f
 -- Whether a memory m is neither withdrawn nor superseded: such a one can be linked, and replace another.
 (not {withdrawn} and not {superseded})
 
+-- fragment: holds_now
+-- Whether a memory m is neither superseded nor past its own end.
+(not {superseded} and coalesce(m.valid_until > now(), true))
+
 -- fragment: held
 -- Whether a memory m holds: now, with what begins later, or at %(as_of)s, when superseded ones may have held too.
 -- %(include_superseded)s shows what holds no longer besides.
 case when %(as_of)s::timestamptz is null
-    then %(include_superseded)s or (not {superseded} and coalesce(m.valid_until > now(), true))
+    then %(include_superseded)s or {holds_now}
     else coalesce(m.valid_from, m.created_at) <= %(as_of)s and coalesce(m.valid_until > %(as_of)s, true)
         and coalesce(m.superseded_from > %(as_of)s, true)
 end

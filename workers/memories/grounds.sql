@@ -11,8 +11,7 @@ for share
 
 -- name: grounds
 -- What decides about memories that others rest on: trust, and whether they hold.
-select m.node_id as id, m.partition, m.verification, {withdrawn} as withdrawn,
-    ({superseded} or coalesce(m.valid_until <= now(), false)) as ended
+select m.node_id as id, m.partition, m.verification, {withdrawn} as withdrawn, not {holds_now} as ended
 from unnest(%(ids)s::uuid[]) as given (id)
 join memories m on m.tenant = %(tenant)s and m.node_id = given.id
 
@@ -23,8 +22,7 @@ join memories m on m.tenant = %(tenant)s and m.node_id = given.id
     from jsonb_array_elements(m.evidence) as cited
     where cited ? 'memory_id' and not exists (
         select from memories_in_namespace m
-        where m.tenant = %(tenant)s and m.node_id = (cited ->> 'memory_id')::uuid and {current}
-            and coalesce(m.valid_until > now(), true)
+        where m.tenant = %(tenant)s and m.node_id = (cited ->> 'memory_id')::uuid and not {withdrawn} and {holds_now}
     )
 ))
 

@@ -52,8 +52,7 @@ from (
         case when m.verification not in ('verified', 'approved') then m.created_by end as writer
     from memories m
     where m.tenant = %(tenant)s and m.partition = 'trusted' and m.standing and m.standing_source is not null
-        and not {withdrawn}
-        and not {superseded} and coalesce(m.valid_until > now(), true) and {in_project}
+        and not {withdrawn} and {holds_now} and {in_project}
     order by m.created_at desc
     limit %(limit)s
 ) wish
