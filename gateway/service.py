@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, tzinfo
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 import anyio.from_thread
@@ -63,9 +63,9 @@ from engramq.telemetry.spans import SpanKind, Subject, trace
 
 log = logging.getLogger(__name__)
 
-# Threads that look for secrets: a process computes in one at a time, and the others are for what waits.
+# Threads that look for secrets. One computes at a time; with a second, a short command waits for no long one.
 REDACTING_THREADS: Final = 2
-AT_ONCE_CHARS: Final = 200_000  # of a reply: what is longer is cut beside the calls of others
+AT_ONCE_CHARS: Final = 200_000  # a longer reply is cut in a thread, so that other calls go on meanwhile
 
 
 # Takes how much of a total is done, the total, and that in words.
@@ -168,9 +168,9 @@ class Service:
             return await self._render(
                 call, audience, arguments, await self._answer_here(call, session, arguments.parameters)
             )
-        command, secrets = authorize(arguments.parameters, caller.principal), 0
+        command, removed = authorize(arguments.parameters, caller.principal), 0
         if isinstance(command, WITH_MEMORIES[self.redact]):
-            command, secrets = await self._redact(command)
+            command, removed = await self._redact(command)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=False))
         envelope = Envelope(
@@ -196,7 +196,7 @@ class Service:
             return ToolReply(body, text_of(body), is_error=False)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=True))
-        return await self._reply(call, audience, arguments, envelope, answer, secrets)
+        return await self._reply(call, audience, arguments, envelope, answer, removed)
 
     async def _redact(self, command: commands.Command) -> tuple[commands.Command, int]:
         """Return the command without secrets, and how many were taken out of it."""
@@ -233,17 +233,16 @@ class Service:
         arguments: Arguments,
         envelope: Envelope,
         reply: commands.Reply,
-        secrets: int,
+        removed: int,
     ) -> ToolReply:
-        """Return a worker's reply as the client reads it."""
-        caller, requested = call.caller.principal, arguments.parameters
-        write: Any = requested
-        notice = notice_of(reply, write, caller, secrets) if call.tool.write else None
-        if Scope.READ not in caller.scopes:
-            body = withheld_body_of(reply, requested, caller.name, notice)
+        """Return a worker's reply as the client reads it. `removed`: so many secrets were taken out of the command."""
+        principal, command = call.caller.principal, cast(commands.Command, arguments.parameters)
+        notice = notice_of(reply, command, principal, removed) if call.tool.write else None
+        if Scope.READ not in principal.scopes:
+            body = withheld_body_of(reply, command, principal.name, notice)
         else:
             is_for_program = REPLY_CHARS_MAX in (arguments.max_chars, self.style.max_chars)
-            detail, reader = arguments.detail or self.style.detail, caller.acts_for or caller.name
+            detail, reader = arguments.detail or self.style.detail, principal.acts_for or principal.name
             body = body_of(reply, detail, reader, with_nulls=is_for_program)
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))

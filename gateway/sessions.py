@@ -1,8 +1,8 @@
 """Read what a session remembers, and resolve the references to it.
 
 The breadcrumbs of a session are the last memory stored, the last ones recalled, and all that it touched. Their form in
-Redis is the session state, under (namespace, principal, session), so that gateways come, go and share it;
-the workers write it in the step that sends the reply.
+Redis is the session state, under (namespace, principal, session), so that gateways come, go and share it; the worker
+script that sends the reply writes it.
 """
 
 import re

@@ -1,9 +1,7 @@
 """Check the arguments of a call: they become a command, or a refusal that names the parameter.
 
-Arguments that clients send in another form are read first, see `meanings`.
-
-Nothing is enqueued before: missing parameters are refused first, in the order of the schema, then unknown ones, then
-each value. The service resolves the values that need Redis (references, cursors) afterwards.
+Missing parameters are refused first, in the order of the schema, then unknown ones, then wrong values. `meanings` first
+reads values that a client sent in another form. References and cursors need Redis: the service resolves them later.
 """
 
 import math

@@ -72,7 +72,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest(Call):
-    """A call that came in a message. `version` is the protocol's that its envelope names, None before 2026-07-28."""
+    """A call that came in a message. `version` is the protocol's, which its `_meta` names; None before 2026-07-28."""
 
     id: str | int
     version: str | None

@@ -49,7 +49,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """The part of a session's state that a command changes; written in the Redis transaction that sends the reply."""
+    """The part of a session's state that a command changes; the script that sends the reply writes it."""
 
     stored: str | None = None
     recalled: tuple[str, ...] | None = None

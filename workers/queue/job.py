@@ -214,6 +214,7 @@ class ClaimedJob:
 
     async def _result_of(self, envelope: Envelope, began: float) -> tuple[Result, str]:
         """Return what came of a command, and the word for it: DONE, RETRIED, SET_ASIDE, or the code of its refusal."""
+        # Each claim of the job is an attempt. Only those count as tries that no stop of a worker ended.
         spec, attempt = self.resources.spec, envelope.attempt + self.tries - 1
         tries = attempt - envelope.stops
         runner = spec.runners.get(type(envelope.command))

@@ -84,9 +84,8 @@ class MailboxWorker:
         permits: asyncio.Semaphore | None = None,
     ) -> None:
         """`keys` are those of a lane at `redis`; `permits` bound the commands of the kind that run, in all lanes."""
-        self._mailbox_key, self._wakeups_key = keys.of[spec.kind].mailbox, keys.of[spec.kind].wakeups
-        self._depth_key = keys.of[spec.kind].depth
         of = keys.of[spec.kind]
+        self._mailbox_key, self._wakeups_key, self._depth_key = of.mailbox, of.wakeups, of.depth
         self._turns = (of.waiting, of.turns) if spec.kind in BULK else ()
         self.spec = spec
         self._grace_s = grace_s
@@ -194,10 +193,10 @@ class MailboxWorker:
         How much is claimed is fixed when this begins; what ends meanwhile makes room for the next claim.
         """
         token, sent_at = next(self._tokens), clock()
-        slot = self._poison_left and self._slot.take()
+        takes_poison = self._poison_left and self._slot.take()
         where = (self._mailbox_key, self._wakeups_key, self._depth_key, *self._guard)
         prefixes = (job_key_prefix, in_progress_key_prefix, retry_key_prefix)
-        arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, *prefixes, int(slot), *self._turns)
+        arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, *prefixes, int(takes_poison), *self._turns)
         self._unsure = token
         try:
             more, due_ms, left, now_ms, *found = await self._exchange(pack_script(CLAIM, where, arguments))
@@ -216,9 +215,9 @@ class MailboxWorker:
             self._unsure = None
             poison_jobs = [job for job in jobs if job.tries > POISON_TRIES]
             if poison_jobs:
-                self._poison_job, slot = poison_jobs[0], False
+                self._poison_job, takes_poison = poison_jobs[0], False
         finally:
-            if slot:
+            if takes_poison:
                 self._slot.give_back()
         self._poison_left = bool(left)
         if left and self._slot.taken:
@@ -236,14 +235,14 @@ class MailboxWorker:
             # The server holds what comes behind a blocking command back until that has ended, and runs it then.
             wait = pack("BLPOP", self._interrupt_key, self._wakeups_key, round(wait_s, 3))
             commands = [wait, claim]
-        *_, claimed = replies = await self._claiming.exchange(commands, wait_s + EXCHANGE_S)
+        replies = await self._claiming.exchange(commands, wait_s + EXCHANGE_S)
         for reply in replies:
             if isinstance(reply, NoScriptError):
                 await self._claiming.close()  # opening it again loads the script
             if isinstance(reply, RedisError):
                 raise reply
-        found: list[Any] = claimed
-        return found
+        claimed: list[Any] = replies[-1]
+        return claimed
 
     async def _renew(self, jobs: Collection[ClaimedJob]) -> list[ClaimedJob]:
         """Renew the leases of these jobs, and return those that are still held."""
