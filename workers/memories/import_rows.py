@@ -25,7 +25,7 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import Draft, draft
+from engramq.workers.memories.store import Draft, route_draft
 from engramq.workers.trust import may_displace
 
 RECORDS: Final = "records"  # what a receipt names where a row is none at all
@@ -171,7 +171,7 @@ class SortedRows:
     refused: list[Receipt] = field(default_factory=list)  # there is no room for them
 
 
-def route_row(
+def route_records(
     envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention], usual: Usual
 ) -> RoutedBatch:
     """Put each record on its side of the trust boundary; what may not go there gets its receipt.
@@ -190,7 +190,7 @@ def route_row(
             continue
         try:
             who_sees = usual.captured if CAPTURED in map(tag_key, or_none(record.tags) or ()) else usual.said
-            drafted = draft(record.memory, envelope, retention, record.project, who_sees)
+            drafted = route_draft(record.memory, envelope, retention, record.project, who_sees)
             may_correct = keeps_private and drafted.owner is None and record.visibility is UNSET
             keeps_private |= drafted.owner is not None and envelope.principal.visibility is UNSET
             rows[index] = RoutedRow(

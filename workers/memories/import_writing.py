@@ -53,7 +53,7 @@ from engramq.workers.memories.import_rows import (
 )
 from engramq.workers.memories.originals import replace_originals
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import CORRECTED_FROM, Draft, columns_of_draft, tell_private
+from engramq.workers.memories.store import CORRECTED_FROM, Draft, columns_of_draft, find_why_private
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
 from engramq.workers.trust import VOUCHED_FOR, may_displace
@@ -146,7 +146,7 @@ async def _corrections(
         ):
             continue
         is_like_row = cosines is not None and index in places and (cosines[places[index], kept] >= CORRECTED_FROM).any()
-        if is_like_row or await tell_private(tx, row.draft, own):
+        if is_like_row or await find_why_private(tx, row.draft, own):
             private[index] = row.kept_to_author(tx.viewer.owner)
             if index in places:
                 kept.append(places[index])

@@ -40,7 +40,7 @@ from engramq.workers.memories.import_rows import (
     earlier_rows,
     out_of,
     rejected,
-    route_row,
+    route_records,
 )
 from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.originals import find_originals, follow_originals
@@ -160,7 +160,7 @@ async def route_rows(command: ImportMemories, context: Context) -> RoutedBatch:
 
 async def _route(command: ImportBatch | ImportMemories, context: Context) -> RoutedBatch:
     usual = await usual_of(command.records, context)
-    return route_row(context.envelope, command, context.settings.retention, usual)
+    return route_records(context.envelope, command, context.settings.retention, usual)
 
 
 async def embed_later(reply: Reply, _command: ImportMemories, context: Context) -> None:

@@ -40,7 +40,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.db.errors import Again
-from engramq.workers.db.memory_rows import details_of, memory_record, similarity
+from engramq.workers.db.memory_rows import details_of, memory_record, seen_projects, similarity
 from engramq.workers.db.privacy import Usual, own_partition, usual_visibility
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
@@ -91,16 +91,16 @@ class Draft:
     may_correct: bool = False
 
 
-def draft(
+def route_draft(
     memory: NewMemory,
     envelope: Envelope,
     retention: Sequence[Retention],
     project: str | UnsetType,
-    usual: Visibility = Visibility.SHARED,
+    otherwise: Visibility = Visibility.SHARED,
 ) -> Draft:
-    """Route a new memory, and say when it expires: its own time goes before the rules. Raises as `route` does.
+    """Return a new memory with its partition, its owner and its expiry: its own time goes before the rules.
 
-    `usual`: who sees what does not say so.
+    `otherwise`: who sees it if it does not say so. Raises as `route` does.
     """
     partition = route(memory, envelope.principal)
     expires_at = or_none(memory.expires_at)
@@ -108,7 +108,7 @@ def draft(
         period = kept_for(retention, or_none(memory.source_type), or_none(memory.tags) or ())
         expires_at = None if period is None else datetime.now(UTC) + period
     owner = None
-    if (usual if memory.visibility is UNSET else memory.visibility) is Visibility.PRIVATE:
+    if (otherwise if memory.visibility is UNSET else memory.visibility) is Visibility.PRIVATE:
         owner = Viewer.of(envelope.principal).owner
         if owner is None:
             raise refuse(FaultCode.FORBIDDEN, "Nobody of that name can keep anything private.")
@@ -168,15 +168,15 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     sizes = context.services[Sizes]
     shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
     # Trusted memories alone: nobody has asked for others.
-    near: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
+    within: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
     nearest: Sent | None = None
     if embedding is not None:  # before the insert, which the search would find
-        nearest = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=NEAREST, **near)
+        nearest = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=NEAREST, **within)
     draft = await draft_memory(tx, command, context, embedding)
     if context.services[ProcessQuotas].are_set:
         Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
     columns, notices = columns_of_draft(draft), []
-    if draft.may_correct and (private := await tell_private(tx, draft, own_partition(context.envelope.principal))):
+    if draft.may_correct and (private := await find_why_private(tx, draft, own_partition(context.envelope.principal))):
         columns["owner"] = tx.viewer.owner
         notices.append(private)
     project = columns["project"]
@@ -191,11 +191,12 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     read_again = {name: value.obj for name, value in columns.items() if isinstance(value, Jsonb)}
     stored = memory_record({**_OF_NEW, **columns, **read_again, **made})
     rows = [] if nearest is None else await nearest.fetchall()
-    visible = [row for row in rows if draft.project == EVERY_PROJECT or row["project"] in (None, draft.project)]
+    seen = seen_projects(draft.project)
+    visible = rows if seen is None else [row for row in rows if row["project"] in seen]
     if embedding is not None and len(visible) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
         # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
         k = limits.SIMILAR_SHOWN + 1
-        of_project = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=k, project=draft.project, **near)
+        of_project = await send_nearest(tx, sizes, embedding, Partition.TRUSTED, k=k, project=draft.project, **within)
         visible = [row for row in await of_project.fetchall() if row["id"] != columns["id"]]
     linked: tuple[Near, ...] | None = None
     if stored.partition is Partition.TRUSTED:  # of others the neighbours were not looked for
@@ -220,20 +221,23 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
 
 
 async def draft_memory(tx: Transaction, command: StoreMemory, context: Context, embedding: Embedding | None) -> Draft:
-    """Return a memory as it will be written: where, for whom, how long. Raises as `draft` and `keep_draft_apart` do."""
+    """Return a memory as it will be written: where, for whom, how long.
+
+    Raises as `route_draft` and `keep_draft_apart` do.
+    """
     envelope, usual = context.envelope, Usual()
     if command.visibility is UNSET:
         usual = await usual_visibility(tx.look_up, envelope.principal, tx.viewer.owner)
-    routed = draft(command, envelope, context.settings.retention, command.project, usual.said)
+    routed = route_draft(command, envelope, context.settings.retention, command.project, usual.said)
     routed = replace(routed, embedding=embedding, may_correct=usual.may_correct)
     return routed if command.evidence is UNSET else await keep_draft_apart(tx, routed)
 
 
-async def tell_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
-    """Return why a new memory is private: it corrects a private one there, as far as similarity tells; "" if not.
+async def find_why_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
+    """Return why a new memory that may correct a private one there is private too, "" where it is not.
 
-    It would tell everybody what that one does not, so it is private too where nothing tells: a vector is missing, or
-    the model cannot read the text.
+    It is if it is similar to a private one: everybody would read the correction. It is too if similarity is not known:
+    a vector is missing, or the model cannot read the text.
     """
     embedding = draft.embedding
     if embedding is None or embedding.is_blank:

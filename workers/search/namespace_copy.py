@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.fields import tag_key
-from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
-from engramq.workers.db.memory_rows import KnownMemories
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.db.memory_rows import KnownMemories, seen_projects
 from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpack
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
@@ -219,8 +219,8 @@ class NamespaceCopy:
         if filters.tags is not None:
             tags = frozenset(map(tag_key, filters.tags))
             chosen &= np.array([tags <= own for own in self._columns["tags"]], dtype=np.bool_)
-        if (self._has_projects or filters.project_only) and filters.project != EVERY_PROJECT:
-            seen = (filters.project,) if filters.project_only else (None, filters.project)
+        seen = seen_projects(filters.project, alone=filters.project_only)
+        if seen is not None and (self._has_projects or filters.project_only):
             chosen &= np.array([project in seen for project in self._columns["project"]], dtype=np.bool_)
         spans = (("moment", filters.since, filters.until), ("created_at", filters.stored_since, filters.stored_until))
         for name, since, until in spans:
