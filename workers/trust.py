@@ -72,7 +72,7 @@ def may_displace(one: Partition, other: Partition) -> bool:
 
 
 def may_sustain(principal: Principal, partition: Partition) -> bool:
-    """Say whether a principal's searches keep memories of a partition from fading: untrusted ones keep no trusted one."""
+    """Say whether a principal's searches keep memories from fading: an untrusted one's keep only untrusted ones."""
     return not principal.untrusted or partition is Partition.UNTRUSTED
 
 

@@ -186,7 +186,7 @@ class LazyModel(Generic[M]):
         self._load = load
         self._limiter = CapacityLimiter(at_once)
         self._loading = threading.Lock()
-        self._loaded: M | None = None
+        self.loaded: M | None = None  # until it is loaded, and once it is closed
         self._closed_reason = closed_reason
         self.closed = False
 
@@ -194,27 +194,22 @@ class LazyModel(Generic[M]):
         """Return what `work` makes of the model, in a thread; raises EmbedderUnavailable once it is closed."""
         return await to_thread.run_sync(lambda: work(self._ready()), limiter=self._limiter)
 
-    @property
-    def loaded(self) -> M | None:
-        """The model, None until it is loaded and once it is closed."""
-        return self._loaded
-
     @contextmanager
     def another(self) -> Iterator[None]:
         """Let the next use load anew; nothing is loaded within the block."""
         with self._loading:
             yield
-            self._loaded = None
+            self.loaded = None
 
     def close(self) -> None:
         """Let the model go."""
         self.closed = True
-        self._loaded = None
+        self.loaded = None
 
     def _ready(self) -> M:
         if self.closed:
             raise EmbedderUnavailable(self._closed_reason)
         with self._loading:
-            if self._loaded is None:
-                self._loaded = self._load()
-            return self._loaded
+            if self.loaded is None:
+                self.loaded = self._load()
+            return self.loaded

@@ -94,9 +94,7 @@ def mark_contradictions(
             if frozenset(compared[at].id for at in pair) in linked
         )
     for place, other_place in sorted(pair for pair in pairs if pair[0] < shown):
-        memory, other = compared[place], compared[other_place]
-        found = find_disagreement(Stated.of(memory), Stated.of(other), linked)
-        _note_difference(memory, other, found, beside=other_place >= shown)
+        mark_pair(compared[place], compared[other_place], linked, beside=other_place >= shown)
 
 
 def pairs_that_may_disagree(texts: Sequence[str]) -> set[tuple[int, int]]:
@@ -139,13 +137,9 @@ def _may_disagree(first: Statement, other: Statement, shared: int) -> bool:
     )
 
 
-def mark_pair(memory: Memory, other: Memory) -> None:
-    """Say of one of two memories of a reply where it differs from the other."""
-    _note_difference(memory, other, find_disagreement(Stated.of(memory), Stated.of(other)))
-
-
-def _note_difference(memory: Memory, other: Memory, found: "Disagreement | None", *, beside: bool = False) -> None:
+def mark_pair(memory: Memory, other: Memory, linked: Collection[LinkedIds] = (), *, beside: bool = False) -> None:
     """Say of one of two memories where it differs from the other: in the reply, or `beside` it."""
+    found = find_disagreement(Stated.of(memory), Stated.of(other), linked)
     if found is None:
         return
     is_later = memory.id == found.later

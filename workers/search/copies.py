@@ -59,17 +59,14 @@ NOTHING_ASKED: Final = Question("")
 class CurrentCopy:
     """A copy that lacked nothing when it was asked for, and the words of the question as the copy has them.
 
-    `ask`: answers from the tables what the copy does not hold, in a transaction of its own.
+    `known`: its memories that were read before. `ask`: answers from the tables what the copy does not hold, in a
+    transaction of its own.
     """
 
     copy: NamespaceCopy
     words: Asked
+    known: KnownMemories
     ask: Ask
-
-    @property
-    def known(self) -> KnownMemories:
-        """Memories of the copy that were read before."""
-        return self.copy.known
 
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return the candidates of a search; waits for nothing."""
@@ -273,7 +270,7 @@ class Copies:
         copy.now = state.now
         ask = partial(store.look_up, namespace)
         words = iter(_lexemes.decode(lexemes))
-        return [CurrentCopy(copy, _pair_words(question, words), ask) for question in questions]
+        return [CurrentCopy(copy, _pair_words(question, words), copy.known, ask) for question in questions]
 
     async def _take_over(self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, state: _State) -> bool:
         """Take over what a copy lacks; False where that is not all, or too much."""

@@ -120,10 +120,15 @@ async def search(
         copies.current(namespace, command.partitions, question, viewer),
         context.services[Vectorizer].try_read(question.text, names),
     )
-    # Cosines alone were asked for: no judge of relevance takes any of them away.
-    least = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[MinRelevance].least
-    if least is None and lift is not None:
-        least = LEAST_OF_MANY
+    least: float | None
+    if command.min_relevance is not UNSET:
+        least = command.min_relevance
+    elif command.ranking is Ranking.SIMILARITY:
+        least = 0.0  # cosines alone were asked for: no judge of relevance takes any of them away
+    else:
+        least = context.services[MinRelevance].least
+        if least is None and lift is not None:
+            least = LEAST_OF_MANY
     foreign, confidence = context.services[ForeignVectors], context.services[ConfidenceCurve]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET

@@ -296,11 +296,6 @@ class Judge:
         twins = self.trusted.twins(rows, rows[best])
         return [is_shown or (twin and not other) for is_shown, twin, other in zip(shown, twins, others, strict=True)]
 
-    @property
-    def named(self) -> int:
-        """How many of the memories that were found hold every word that was asked for."""
-        return self.named_among(self.everything.ranked.order)
-
     def named_among(self, rows: Iterable[int]) -> int:
         """Return how many of these rows, each counted once, hold every word that was asked for."""
         return int(self.everything.complete[list(set(rows))].sum())

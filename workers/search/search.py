@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
+from functools import partial
 from itertools import compress, islice
 from typing import Any, Final, NamedTuple
 
@@ -103,8 +104,8 @@ _around: Final = msgspec.json.Decoder(_Around)
 class Search:
     """A search: what it asks for, where it looks, and what it reads or adds in passing.
 
-    Without an embedding words alone decide, whatever ranking is wanted. `min_relevance`: the least relevance of what is
-    shown where the command names none; None: as learned. `wishes` are read beside the hits, `lift` adds to the scores.
+    Without an embedding words alone decide, whatever ranking is wanted. `min_relevance`: the least relevance of a hit
+    that is shown; None: as learned. `wishes` are read beside the hits, `lift` adds to the scores.
     """
 
     command: SearchMemories
@@ -119,9 +120,7 @@ class Search:
     async def run(self) -> SearchResult:
         """Return what is found, best first."""
         command, question, filters = self.command, self.question, self.filters
-        candidates = await self.vectors.measure_by_all(
-            lambda embedding: self.source.candidates(question, embedding, filters)
-        )
+        candidates = await self.vectors.measure_by_all(partial(self.source.candidates, question, filters=filters))
         if not len(candidates):
             return NOTHING
         measure = Measure.of(question, candidates)
@@ -131,7 +130,8 @@ class Search:
         )
         if command.ranking is Ranking.SIMILARITY and self.vectors.embedding is not None:
             ranking = Boosted(ranked=rank_by_similarity(candidates), via={})
-            return self._judge_hits(await self._load_hits(ranking, {}), ranking, judge)
+            hits = await self._load_hits(ranking, {})
+            return apply_relevance(hits, ranking, judge, self.min_relevance, explain=command.explain)
         best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
         probable = best[: command.limit + SPARE]
         nearby, read = await self._look_around(best, seeds, probable)
@@ -141,7 +141,8 @@ class Search:
             ranked = ranking.ranked
             ranked = order_candidates(ranked.candidates, ranked.scores + self.lift(ranked.candidates), ranked.parts)
             ranking = replace(ranking, ranked=ranked)
-        result = self._judge_hits(await self._load_hits(ranking, read), ranking, judge)
+        hits = await self._load_hits(ranking, read)
+        result = apply_relevance(hits, ranking, judge, self.min_relevance, explain=command.explain)
         if self.lift is None:  # extracts show nothing of what differs
             await add_replies(self.source.ask, result.memories, question.text, filters)
             shown = {memory.id for memory in result.memories}
@@ -176,10 +177,8 @@ class Search:
         others = list(dict.fromkeys(link.other for link in nearby.links or ()))
         linked = candidates.chosen([rows[other] for other in others if other in rows])
         if missing := [other for other in others if other not in rows]:
-            measured = await self.vectors.measure_by_all(
-                lambda embedding: self.source.measured(missing, self.question, embedding, self.filters)
-            )
-            linked = linked.joined(measured)
+            measure = partial(self.source.measured, missing, self.question, filters=self.filters)
+            linked = linked.joined(await self.vectors.measure_by_all(measure))
         return linked
 
     async def _load_hits(self, ranking: Boosted, read: dict[str, Memory]) -> list[Hit]:
@@ -204,11 +203,6 @@ class Search:
             if len(hits) >= command.limit:
                 break
         return hits[: command.limit]
-
-    def _judge_hits(self, hits: Sequence[Hit], ranking: Boosted, judge: Judge) -> SearchResult:
-        chosen = self.command.min_relevance
-        least = self.min_relevance if chosen is UNSET else chosen
-        return apply_relevance(hits, ranking, judge, least, explain=self.command.explain)
 
     def _visible(self, ids: Sequence[str], known: Mapping[str, Known]) -> Lookup:
         """Ask for those memories that are still to be shown; `KnownMemories` reads the answer."""
@@ -287,14 +281,15 @@ def apply_relevance(
             memory.relevance_of = {name: round(lift, DIGITS) for name, lift in judge.made_of(row).items()}
     memories = [memory for (_, memory), is_shown in zip(hits, are_shown, strict=True) if is_shown]
     left_out = [chance for chance, is_shown in zip(chances, are_shown, strict=True) if not is_shown]
+    named = judge.named_among(judge.everything.ranked.order)
     return SearchResult(
         memories,
         answered_by(memories),
         len(left_out),
         round(max(left_out, default=0.0), RELEVANCE_DIGITS),
         judge.trusted.expected,
-        judge.named,
-        judge.named - judge.named_among(row for row, is_shown in zip(rows, are_shown, strict=True) if is_shown),
+        named,
+        named - judge.named_among(row for row, is_shown in zip(rows, are_shown, strict=True) if is_shown),
     )
 
 
