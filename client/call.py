@@ -18,7 +18,7 @@ _KEY = "idempotency_key"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it is sent, as often as it takes. `key` is its idempotency key, None for a read."""
+    """One request, sent again as often as needed. `key` is its idempotency key, None for a read."""
 
     method: str
     path: str
@@ -68,7 +68,7 @@ CallSequence = Generator[ClientCall[Any], Any, ReplyT]
 
 
 class CallMethod(Generic[P, ReplyT]):
-    """A method of both clients that makes a call; `AsyncMemory` has its reply awaited."""
+    """A method that makes a call: a `SyncClient` returns its reply, an `AsyncClient` what is awaited for it."""
 
     def __init__(self, make: Callable[P, ClientCall[ReplyT]]) -> None:
         self._make = make
@@ -98,7 +98,7 @@ class CallMethod(Generic[P, ReplyT]):
 
 
 def at_once(work: Callable[P, ReplyT]) -> Callable[P, Coroutine[Any, Any, ReplyT]]:
-    """Return what does `work` when it is awaited, and waits for nothing else."""
+    """Return an async form of `work`, which awaits nothing."""
 
     async def done(*args: P.args, **options: P.kwargs) -> ReplyT:
         return work(*args, **options)
@@ -107,7 +107,7 @@ def at_once(work: Callable[P, ReplyT]) -> Callable[P, Coroutine[Any, Any, ReplyT
 
 
 def run_through(work: Coroutine[Any, Any, ReplyT]) -> ReplyT:
-    """Return the result of what awaits nothing but what is done `at_once`; it needs no loop."""
+    """Run a coroutine that awaits only what `at_once` has made, without an event loop, and return its result."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -120,7 +120,7 @@ class SyncClient:
     """Carries calls out and returns their replies."""
 
     def converse(self, calls: "CallSequence[ReplyT]") -> ReplyT:
-        """Make the calls of a sequence: it is sent each reply, and a failure is raised where it waits."""
+        """Make the calls of a sequence: each `yield` of it gives the reply to its call, or raises the failure."""
         return run_through(_converse(calls, at_once(self._call)))
 
     def _call(self, call: ClientCall[ReplyT]) -> ReplyT:

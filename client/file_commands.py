@@ -64,15 +64,17 @@ class MemoryFiles:
         """Replace the one occurrence of a text."""
         path = clean_path(given)
         missing = f"Error: The path {path} does not exist. Please provide a valid path."
-        before, text, remarks = yield from self._edit(path, lambda text: files.replaced(path, text, old, new), missing)
+        before, text, remarks = yield from self._edit(
+            path, lambda text: files.replace_once(path, text, old, new), missing
+        )
         said = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
-        return f"{said}\n{files.around(text, before)}{remarks}"
+        return f"{said}\n{files.show_change(text, before)}{remarks}"
 
     def insert(self, given: str, line: int, addition: str) -> CallSequence[str]:
         """Insert lines after a line."""
         path = clean_path(given)
         missing = f"Error: The path {path} does not exist"
-        _, _, remarks = yield from self._edit(path, lambda text: files.inserted(text, line, addition), missing)
+        _, _, remarks = yield from self._edit(path, lambda text: files.insert_lines(text, line, addition), missing)
         return f"The file {path} has been edited.{remarks}"
 
     def delete(self, given: str) -> CallSequence[str]:
@@ -168,7 +170,7 @@ class MemoryFiles:
         project = self.project or files.project_of(path)
         for _ in range(TRIES):
             version += 1
-            said = files.said_of(path, version, text)
+            said = files.describe_file(path, version, text)
             external_id = f"{path}#{version}" if self.project is None else f"{self.project}:{path}#{version}"
             try:
                 stored = yield calls.store(**said, external_id=external_id, project=project, visibility=visibility)
@@ -209,7 +211,7 @@ class MemoryFiles:
         is called as a folder with private files is none: it would hide them.
         """
         memories = yield from all_recent(tags=[path], **self._among, **options)
-        versions = files.that_count([file for file in files.order_files(memories) if file.path == path])
+        versions = files.select_counting([file for file in files.order_files(memories) if file.path == path])
         if versions and not options and versions[-1].visibility is not Visibility.PRIVATE:
             below = yield from self._below(path)
             if any(file.visibility is Visibility.PRIVATE for file in below):
@@ -218,7 +220,7 @@ class MemoryFiles:
 
     def _below(self, path: str) -> CallSequence[list[File]]:
         memories = yield from all_recent(tags=[f"{path}/"], **self._among)
-        return [file for file in files.newest(memories) if file.path.startswith(f"{path}/")]
+        return [file for file in files.list_newest(memories) if file.path.startswith(f"{path}/")]
 
     def _is_there(self, path: str) -> CallSequence[bool]:
         if path == ROOT or (yield from self._versions(path)):

@@ -15,7 +15,7 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Visibility
 
 ROOT: Final = "/memories"
-METADATA: Final = "memory_file"  # what a memory says in its metadata of the file that it is
+METADATA: Final = "memory_file"  # the key in the metadata of a memory that describes its file
 LINES_MAX: Final = 999_999
 LISTED_MAX: Final = 1_000  # files of one listing
 PATH_CHARS: Final = 200  # so that path and version make up an external_id
@@ -46,7 +46,7 @@ class File:
 
 
 class _About(msgspec.Struct):
-    """The files below METADATA. `text`: of a file without a word, whose memory says the path instead."""
+    """The description below METADATA. `text`: of a file of white space alone, whose memory has its path as content."""
 
     path: str
     version: int
@@ -82,8 +82,8 @@ def project_of(path: str) -> str | None:
     return folders[1].rpartition("/")[2] if len(folders) > 1 else None
 
 
-def said_of(path: str, version: int, text: str) -> dict[str, Any]:
-    """Return what a memory says that a file becomes: found by its path, and by each folder with a / at its end.
+def describe_file(path: str, version: int, text: str) -> dict[str, Any]:
+    """Return the fields of the memory that keeps a file. Its tags are the path, and each folder with a / at its end.
 
     Raises FileProblem for a text that cannot be sent.
     """
@@ -101,7 +101,7 @@ def said_of(path: str, version: int, text: str) -> dict[str, Any]:
 
 
 def file_of(memory: Memory) -> File | None:
-    """Return the file that a memory is; None for one that is none, or that others have made to look like one."""
+    """Return the file that a memory keeps; None where it keeps none, or others have made it look as if it did."""
     try:
         about = msgspec.convert(memory.metadata.get(METADATA), _About)
     except msgspec.ValidationError:
@@ -116,19 +116,22 @@ def file_of(memory: Memory) -> File | None:
 
 
 def order_files(memories: Iterable[Memory]) -> list[File]:
-    """Return the files that memories are, the version that counts last: the newest, but one's own private file before
-    a shared one of the same path. Else the author of a planted shared one would get what its owner writes next."""
+    """Return the files that memories keep, sorted so that of each path the version that counts comes last.
+
+    That is the newest one, of the private ones if there are any: else the author of a planted shared file would read
+    what the owner of the private one writes next.
+    """
     files = filter(None, map(file_of, memories))
     return sorted(files, key=lambda file: (file.visibility is Visibility.PRIVATE, file.version))
 
 
-def that_count(files: Sequence[File]) -> list[File]:
+def select_counting(files: Sequence[File]) -> list[File]:
     """Return the versions of a file that count: one's own private ones, or else the shared ones."""
     return [file for file in files if file.visibility is files[-1].visibility]
 
 
-def newest(memories: Iterable[Memory]) -> list[File]:
-    """Return each file that is among memories in the version that counts, in the order of their paths."""
+def list_newest(memories: Iterable[Memory]) -> list[File]:
+    """Return each file that memories keep in the version that counts, in the order of the paths."""
     files = {file.path: file for file in order_files(memories)}
     return sorted(files.values(), key=lambda file: file.path.split("/"))
 
@@ -170,7 +173,7 @@ def list_folder(path: str, files: Sequence[File]) -> str:
     return "\n".join([header, *lines])
 
 
-def replaced(path: str, text: str, old: str, new: str) -> str:
+def replace_once(path: str, text: str, old: str, new: str) -> str:
     """Return a text with the one occurrence of `old` replaced; raises FileProblem where there is not exactly one."""
     places = [match.start() for match in re.finditer(f"(?={re.escape(old)})", text)] if old else []
     if not places:
@@ -184,7 +187,7 @@ def replaced(path: str, text: str, old: str, new: str) -> str:
     return text[: places[0]] + new + text[places[0] + len(old) :]
 
 
-def around(text: str, before: str) -> str:
+def show_change(text: str, before: str) -> str:
     """Return the lines around the first difference between a text and what it was before, with their numbers."""
     lines, old = text.split("\n"), before.split("\n")
     pairs = zip(lines, old, strict=False)
@@ -192,7 +195,7 @@ def around(text: str, before: str) -> str:
     return _numbered(lines, max(1, changed + 1 - _AROUND), min(len(lines), changed + 1 + _AROUND))
 
 
-def inserted(text: str, at: int, addition: str) -> str:
+def insert_lines(text: str, at: int, addition: str) -> str:
     """Return a text with lines inserted after line `at`, 0 for its beginning; raises FileProblem for no such line."""
     lines = text.removesuffix("\n").split("\n") if text else []
     if not 0 <= at <= len(lines):

@@ -17,7 +17,7 @@ from engramq.schemas import records
 class Memory(Calls, SyncClient):
     """A connection to engramq. It may be shared by threads; close it, or use it in a `with` block.
 
-    `url` and `token` are else read from ENGRAMQ_URL and ENGRAMQ_TOKEN; without either it is the server that
+    `url` and `token`, if not given, come from ENGRAMQ_URL and ENGRAMQ_TOKEN; without these the server is the one that
     `engramq up` runs on this machine. Nothing is sent before the first call.
     """
 

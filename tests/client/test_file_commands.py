@@ -94,7 +94,7 @@ async def test_a_shared_file_of_the_same_path_takes_nothing_from_a_private_one(
         bob = Desk(theirs)
         await bob.does(bob.files.create(NOTES, "Bob plants a file\n"))
         for version in range(2, planted):
-            said = files.said_of(NOTES, version, f"Bob plants file {version}\n")
+            said = files.describe_file(NOTES, version, f"Bob plants file {version}\n")
             await theirs.store(**said, external_id=f"{NOTES}#{version}")
         assert "another job" in await desk.does(desk.files.view(NOTES))
         assert NOTES in await desk.does(desk.files.view("/memories"))

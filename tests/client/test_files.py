@@ -41,7 +41,7 @@ def test_a_path_that_leaves_the_folder_is_refused(path: str) -> None:
 
 def test_half_of_a_character_is_refused_by_its_line() -> None:
     with pytest.raises(FileProblem, match=r"^Error: Line 2 has half of a character in it"):
-        files.said_of(NOTES, 1, "whole\nhalf \udc00")
+        files.describe_file(NOTES, 1, "whole\nhalf \udc00")
 
 
 def test_a_path_is_written_in_one_way() -> None:
@@ -109,15 +109,15 @@ def test_a_listing_has_an_end() -> None:
 
 @pytest.mark.promise("RC-18")
 def test_a_text_is_replaced_where_it_stands_once() -> None:
-    assert files.replaced(NOTES, "Favorite color: blue\n", "blue", "green") == "Favorite color: green\n"
+    assert files.replace_once(NOTES, "Favorite color: blue\n", "blue", "green") == "Favorite color: green\n"
     for old in ("red", ""):
         with pytest.raises(FileProblem) as refused:
-            files.replaced(NOTES, "a\nb", old, "x")
+            files.replace_once(NOTES, "a\nb", old, "x")
         assert str(refused.value) == (
             f"No replacement was performed, old_str `{old}` did not appear verbatim in {NOTES}."
         )
     with pytest.raises(FileProblem) as refused:
-        files.replaced(NOTES, "a\nb a\nc", "a", "x")
+        files.replace_once(NOTES, "a\nb a\nc", "a", "x")
     assert str(refused.value) == (
         "No replacement was performed. Multiple occurrences of old_str `a` in lines: 1, 2. Please ensure it is unique"
     )
@@ -135,14 +135,14 @@ def test_a_text_is_replaced_where_it_stands_once() -> None:
     ],
 )
 def test_lines_are_inserted_after_a_line(text: str, line: int, expected: str) -> None:
-    assert files.inserted(text, line, "x\n") == files.inserted(text, line, "x") == expected
+    assert files.insert_lines(text, line, "x\n") == files.insert_lines(text, line, "x") == expected
 
 
 @pytest.mark.promise("RC-18")
 @pytest.mark.parametrize("line", [-1, 3])
 def test_a_line_that_is_not_there_takes_no_insertion(line: int) -> None:
     with pytest.raises(FileProblem) as refused:
-        files.inserted("a\nb\n", line, "x")
+        files.insert_lines("a\nb\n", line, "x")
     assert str(refused.value) == (
         f"Error: Invalid `insert_line` parameter: {line}. It should be within the range of lines of the file: [0, 2]"
     )
@@ -150,8 +150,8 @@ def test_a_line_that_is_not_there_takes_no_insertion(line: int) -> None:
 
 def test_a_change_is_shown_with_two_lines_around_it() -> None:
     before = "\n".join("abcdefg")
-    assert files.around(before.replace("d", "D"), before).splitlines() == [
+    assert files.show_change(before.replace("d", "D"), before).splitlines() == [
         "     2\tb", "     3\tc", "     4\tD", "     5\te", "     6\tf",
     ]  # fmt: skip
-    assert files.around("a", "a\nb") == "     1\ta"
-    assert files.around("a\nb", "a") == "     1\ta\n     2\tb"
+    assert files.show_change("a", "a\nb") == "     1\ta"
+    assert files.show_change("a\nb", "a") == "     1\ta\n     2\tb"
