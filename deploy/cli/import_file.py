@@ -38,7 +38,7 @@ from engramq.schemas.vocabulary import (
 
 PIPE: Final = "-"
 LOOK_S: Final = 0.2  # between two looks at whether an import from standard input has ended
-# Records of which more than one are called otherwise than by an s.
+# Records whose plural is not made by an s.
 NAMES: Final = {"memory": ("memory", "memories"), "audit": ("audit entry", "audit entries")}
 OF_CONVERSATIONS: Final = ("all_messages", "looked_through")
 NOT_OF_SESSIONS: Final = ("on_duplicate", "split", *OF_CONVERSATIONS)
@@ -171,7 +171,7 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
 def _import(
     source: foreign.Export | Path | None, settings: Settings, options: Options, *, rejects: Path | None
 ) -> ExitCode:
-    """Import what another system has exported, a file of rows, or None: standard input; print what became of it.
+    """Import an export of another system, a file of rows, or standard input (None); print what became of the rows.
 
     Returns FAILED when rows were rejected; raises CommandFailed when the import could not go on.
     """
@@ -212,7 +212,7 @@ def _print_export(export: foreign.Export, done: foreign.ImportedExport, settings
 def _look_only(
     source: Path | foreign.Export | None, settings: Settings, options: Options, *, rejects: Path | None
 ) -> ExitCode:
-    """Print what an import would do, and samples; nothing is written but the file for rejects, where one is named.
+    """Print what an import would do, and samples. It writes only the file for rejects, if one is named.
 
     `source`: an export of another system, a file of rows, or None: rows on standard input.
     """
@@ -231,7 +231,7 @@ def _look_only(
 
 
 def _beside(path: Path) -> Path | None:
-    """Return the file for rejects that is meant when none is named; None where there may be none."""
+    """Return the file for rejects when none is named, beside the import; None where that cannot be written."""
     path = path if path.is_file() else path.resolve()  # a folder may be named by a dot
     rejects = path.with_name(path.name + ".rejects.jsonl")
     is_ours = path.is_file() or path.is_dir()
@@ -242,7 +242,7 @@ def _beside(path: Path) -> Path | None:
 
 
 class _StandardInput:
-    """Standard input to read from in a thread, which ends soon after the block, though nothing more may come."""
+    """Standard input, read in a thread. A read ends soon after the block, even if nothing more comes."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

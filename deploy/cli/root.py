@@ -31,7 +31,7 @@ _NO_SPACE: Final = ("cannot be written", "Make room, then run it again.")
 _READ_ONLY: Final = ("cannot be written", "Mount it for writing again; dmesg says why it is read-only.")
 _BROKEN: Final = ("cannot be read or written", "See what the system says of the disk (dmesg), and restore a backup.")
 _TOO_FEW: Final = ("cannot be opened", "Let it open more files: `ulimit -n 4096`.")
-# What a disk, or the limits of a process, make of any command: what it cannot do, and the recovery.
+# Errors of a disk, or of the limits of a process, that any command may meet: what failed, and the recovery.
 _OF_THE_MACHINE: Final[Mapping[int | None, tuple[str, str]]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _NO_SPACE),
     errno.EROFS: _READ_ONLY,
@@ -45,7 +45,7 @@ class UnloadedPackage(ModuleType):
 
     @classmethod
     def put(cls, name: str) -> None:
-        """Have a package be loaded so, unless it is loaded already, or is not there."""
+        """Let the first use load a package, unless it is loaded already or is not installed."""
         if name not in sys.modules and (spec := find_spec(name)) is not None:
             package = sys.modules[name] = cls(name)
             package.__spec__, package.__path__ = spec, list(spec.submodule_search_locations or ())
@@ -148,7 +148,7 @@ OTHER_WORDS: Final = {
 
 
 class _Failed(Exception):
-    """A command met this. Click takes every broken pipe for that of standard output, and ends without a word."""
+    """Carries an error past click, which takes every broken pipe for that of standard output, and ends silently."""
 
     def __init__(self, problem: OSError) -> None:
         super().__init__(problem)
@@ -179,7 +179,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is called; the refusal of one that there is not names what may be meant."""
+        """Return the command that is called; the refusal of an unknown word names the command that may be meant."""
         if args[0] not in COMMANDS:
             near = [OTHER_WORDS[args[0]]] if args[0] in OTHER_WORDS else get_close_matches(args[0], COMMANDS, n=1)
             if near:
@@ -209,7 +209,7 @@ class LazyGroup(click.Group):
 
 
 def _of_the_machine(problem: BaseException) -> OSError | None:
-    """Return the error of a disk, or of a limit, that this is or that a group holds."""
+    """Return this error, or one in this group, if a disk or a limit has caused it; None for any other."""
     if isinstance(problem, ExceptionGroup):
         return next((found for each in problem.exceptions if (found := _of_the_machine(each)) is not None), None)
     return problem if isinstance(problem, OSError) and problem.errno in _OF_THE_MACHINE else None
@@ -241,7 +241,7 @@ def engramq(context: click.Context) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code, having printed what is to be said."""
-    # Who called reads what is printed: else Python itself prints warnings where a command has set up no log.
+    # Without a handler Python prints warnings of a command that has set up no log, and its caller reads them.
     logging.getLogger("engramq").addHandler(logging.NullHandler())
     # redis-py imports it, with most of cryptography, for a way to sign in that we do not take: 4 MB of each process.
     UnloadedPackage.put("jwt")

@@ -158,7 +158,7 @@ def _delete(
 ) -> tuple[TenantDescribed, TenantDeleted | None]:
     """Return what was found, and what was done if it was to be.
 
-    A namespace that holds nothing any more is deleted too: what was broken off may have left stored replies.
+    An empty namespace is deleted too: a deletion that was broken off may have left stored replies.
     """
     with queue_client(settings, namespace) as client:
         found = client.reply_to(DescribeTenant(), TenantDescribed)

@@ -40,11 +40,11 @@ _STATEMENTS = Path(__file__).with_name("database.sql")
 NO_DATABASE, DATABASE_EXISTS = "3D000", "42P04"  # SQLSTATEs
 # Fast, then immediate (the next start replays the log), then by force.
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
-# For one that hangs, or whose supervisor was killed: somebody waits. After SIGQUIT the server itself kills what has not
-# gone within 5 s.
+# For a server that hangs, or whose supervisor was killed: somebody waits. After SIGQUIT the server itself kills its
+# processes that have not gone within 5 s.
 HUNG_SIGNALS = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 8.0), (signal.SIGKILL, 5.0))
-# For what a server leaves behind. SIGINT has the checkpointer of PostgreSQL 18 write that the cluster was shut down,
-# while others may still commit: only the server itself may ask for that.
+# For processes that a server leaves behind. At SIGINT the checkpointer of PostgreSQL 18 notes that the cluster was shut
+# down, while other processes may still commit, so only the server itself may send it.
 ORPHAN_SIGNALS = HUNG_SIGNALS[1:]
 
 # PostgreSQL's full-text parser tells letters from punctuation by the character type of the C library, and with plain C
@@ -54,8 +54,8 @@ _CHARACTER_TYPES = ("C.UTF-8", "en_US.UTF-8", "C")
 # Below this much shared memory (containers have 64 MB) parallel index builds would fail, so segments go to files.
 _SHARED_MEMORY_WANTED = 512 * 1024 * 1024
 
-# Whom the server runs as when root has no user namespaces. Not nobody, as which much else runs; clusters that are its
-# already stay so.
+# The accounts that the server may run as when root has no user namespaces. `nobody` is none of them, since much else
+# runs as it; clusters that it owns already stay so.
 _ACCOUNTS = ("postgres", "daemon")
 _ACCOUNTS_OF_OLD = ("nobody",)
 _EVERYBODY_ELSE = Path("/proc/sys/kernel/overflowuid")
@@ -106,7 +106,7 @@ include_if_exists = '{local}'
 
 @dataclass(frozen=True)
 class ServerAccount:
-    """Whom the server runs as when we are root: a user id to be called inside a user namespace, or another account."""
+    """The server's account when we are root: another account, or a user id that we have inside a user namespace."""
 
     mapped_to: int | None = None
     account: tuple[int, int] | None = None

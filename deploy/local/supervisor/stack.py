@@ -45,16 +45,18 @@ ORPHAN_GRACE_S = 2.0
 class SupervisedService:
     """One program to be kept running.
 
-    `after` are the services that must be ready before it starts; these, and what it `uses` and waits for by itself, are
-    stopped after it. `prepare` runs before the first start, and before each
-    later one `mend`, or else `prepare` again; `is_ready` is a probe, `before_stop` what is done before it is stopped,
-    when nobody uses it. These four may block, within a bound: they get a thread. Without a probe a service counts as
-    ready once it has lived for `settle_s` seconds; one that runs `once`, when it has ended well. `tend` runs every
-    second while it is ready, in a thread too, and returns what is wrong, if anything is. `answers` says whether it has
-    answered anything, in a thread too: see silence.py. `sockets` are where it is reached or says that it lives: without
-    them it is started anew. `stop_signals` end it, each within its seconds;
-    `orphan_signals` do when its supervisor has been killed, `hung_signals` when it answers nothing any more, or one
-    that was stopped before it did not end by its first signal.
+    `after` are the services that must be ready before it starts; it `uses` others, for which it waits by itself. Both
+    are stopped after it. `prepare` runs before the first start; before each later one `mend` runs, or `prepare` again
+    if there is none. `is_ready` is a probe. Without one a service is ready once it has lived for `settle_s` seconds, or
+    if it runs `once`, when it has ended well. `before_stop` runs before it is stopped, when nobody uses it.
+
+    While it is ready, `tend` runs every second and returns what is wrong, "" for nothing. `answers` says whether it has
+    answered anything: see silence.py. All of these may block, within a bound: they run in threads. `sockets` are where
+    it is reached or says that it lives: if one is missing, it is started anew.
+
+    `stop_signals` end it, each within its seconds. `orphan_signals` end it when its supervisor was killed.
+    `hung_signals` end it when it answers nothing any more, or a service that was stopped before it did not end by its
+    first signal.
     """
 
     name: str
@@ -79,7 +81,7 @@ _SEE = "See gateway.log in the home's folder logs."
 
 
 class HttpDoor:
-    """HTTP at the home's gateway, with the settings of the hold of SERVING that came first. Every method blocks."""
+    """HTTP at the home's gateway, with the settings of the first hold of SERVING. Every method blocks."""
 
     def __init__(self, gateway_socket: Path) -> None:
         self.url = ""
@@ -101,12 +103,12 @@ class HttpDoor:
         self.settings, self._variables = wanted, {**wanted, settings.HOST: host, settings.PORT: str(port)}
 
     def open(self) -> None:
-        """Have the gateway serve it, unless it does. Raises DeployError when the gateway refuses or does not answer."""
+        """Let the gateway serve HTTP, unless it does. Raises DeployError when it refuses or does not answer."""
         with self._lock:
             self._bring_about()
 
     def close(self) -> None:
-        """Have the gateway serve it no more; where it does not answer now, `tend` asks again."""
+        """Let the gateway serve HTTP no more; if it does not answer now, `tend` asks again."""
         with self._lock:
             self.url, self.settings, self._variables = "", {}, None
             try:
@@ -120,7 +122,7 @@ class HttpDoor:
         self._served = None
 
     def tend(self) -> str:
-        """Open it again at a gateway that was started anew, close what is still open; return what is wrong."""
+        """Open HTTP at a gateway that was started anew, close what is still open; return what is wrong."""
         try:
             self.open()
         except DeployError as problem:
@@ -145,7 +147,7 @@ class HttpDoor:
 
 @dataclass(frozen=True)
 class Stack:
-    """All of it. Services start in their order (as far as `after` lets them) and stop in the reverse.
+    """All services of a supervisor. They start in their order (as far as `after` lets them) and stop in the reverse.
 
     `needs` names what a hold of each kind waits for. `addresses` goes to its holder. `http` is open only while a hold
     of SERVING is held. `settings` are the ENGRAMQ_* variables that all of this was started with.
@@ -188,7 +190,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         http.forget()
 
     owns = POSTGRES in servers
-    if owns:  # of which the worker is told the owner, so that it migrates: a process less
+    if owns:  # the worker migrates this database, as its owner: that spares a process
         with_database[settings.MIGRATE_DATABASE_URL] = owner_url
     else:
         services.append(SupervisedService(MIGRATE, _command(with_database, "migrate"), once=True))
@@ -198,7 +200,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             *(home, WORKER, with_database, "worker", "--all", "--embedder-file", str(home.embedder)),
             *(["--ends-refused"] if owns else []),
             uses=(POSTGRES, REDIS),
-            # Where another database is away, callers are to hear so from the worker, and not to wait for it.
+            # If a database elsewhere is away, callers hear so from the worker: they must not wait for that database.
             says_ready=owns,
         ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
