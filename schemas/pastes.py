@@ -61,6 +61,7 @@ _SIGNS: Final = (
     r"yours|--|(?:viele|liebe|beste|mit freundlichen) grüße?n?|cordialement|saludos)[,!. ]*\Z"
 )
 _FENCE: Final = r"\s*(?:```|~~~)"
+_FENCES: Final = r"(?m)^\s*(?:```|~~~)(.*)"  # and the language behind it, which no fence has that closes
 # Names that tell one thing from another: keys of tickets, kinds of errors, files, words joined by signs or capitals.
 _NAMES: Final = (
     r"\b[A-Z][A-Z0-9]{1,9}-\d{1,7}\b",
@@ -127,7 +128,11 @@ def asks(text: str) -> bool:
 def _both_ends(text: str) -> tuple[list["_Unit"], list["_Unit"]]:
     """Return the units of both ends of a text, those of the last one backwards."""
     head = list(_units(text[:_ENDS]))
-    return head, (head if len(text) <= _ENDS else list(_units(text[-_ENDS:])))[::-1]
+    if len(text) <= _ENDS:
+        return head, head[::-1]
+    tail = text[-_ENDS:]
+    fences = re.findall(_FENCES, tail)
+    return head, list(_units(tail, begins_fenced=len(fences) % 2 == 1 and not fences[0].strip()))[::-1]
 
 
 def is_prose(line: str) -> bool:
@@ -141,9 +146,9 @@ def _does_ask(sentence: str) -> bool:
     return re.search(_ASKS, sentence) is not None or re.match(_COMMANDS, sentence) is not None
 
 
-def _units(text: str) -> Iterator[_Unit]:
+def _units(text: str, *, begins_fenced: bool = False) -> Iterator[_Unit]:
     """Give the sentences of prose, and the lines of anything else; a sentence may go on in the next line."""
-    paragraph, fenced, begun = 0, False, ""
+    paragraph, fenced, begun = 0, begins_fenced, ""
     lines = text.splitlines()
     for line, after in zip(lines, [*lines[1:], ""], strict=False):
         is_fence = re.match(_FENCE, line) is not None

@@ -32,9 +32,10 @@ def test_a_question_is_read_without_what_is_pasted() -> None:
 
 
 @pytest.mark.parametrize("chars", [5_000, 20_000, 60_000])
-def test_a_question_behind_a_long_log_is_kept_by_both_ends(chars: int) -> None:
+@pytest.mark.parametrize("fence", ["", "```\n", "~~~log\n", "```\nnote\n```\n```text\n"])
+def test_a_question_behind_a_long_log_is_kept_by_both_ends(chars: int, fence: str) -> None:
     question = CASES[0][1]
-    cut = keep_both_ends(f"{log_of(chars)}\n{question}", 30_000)
+    cut = keep_both_ends(f"{fence}{log_of(chars)}\n{fence[:3]}\n{question}", 30_000)
     assert len(cut) <= 30_000
     assert read_prompt(cut).asked == question
 
