@@ -34,6 +34,7 @@ PURE: Final = (
     "engramq.workers.search.seasons",
     "engramq.workers.search.time_parts",
     "engramq.workers.search.time_rules",
+    "engramq.workers.search.foreign_times",
     "engramq.workers.search.time_words",
     "engramq.workers.search.times",
     "engramq.workers.search.times_of_day",

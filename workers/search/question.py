@@ -1,6 +1,6 @@
 """Read what a question asks for beyond its topic (a time, a list, a person); weigh the words it shares. Pure.
 
-It reads English; of German, French and Spanish the months of dates alone.
+It reads English; times in other languages too, see `foreign_times`.
 
 A question in other words than the memory that answers it still shares a word with some memory, by chance: "early" with
 who said no early. Such a word says nothing, however rare it is, and the vectors decide. Words are believed as far as
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
 from engramq.workers.one_form import forms_in
+from engramq.workers.search.foreign_times import english_times
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, DaySpan
 from engramq.workers.search.spellings import other_spellings
-from engramq.workers.search.time_words import english_months
 from engramq.workers.search.times import Times, read_times
 from engramq.workers.search.writings import WrittenValue, writings_in
 
@@ -218,7 +218,7 @@ class Question:
 
     @cached_property
     def _times(self) -> Times:
-        return read_times(english_months(self._read), None if self.asked_at is None else self.asked_at.date())
+        return read_times(english_times(self._read), None if self.asked_at is None else self.asked_at.date())
 
     @property
     def _zone(self) -> tzinfo:

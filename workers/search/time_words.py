@@ -1,7 +1,4 @@
-"""The words that times are made of: months, numbers, units, and a match of them in a text. Pure.
-
-English; of German, French and Spanish the months of dates alone.
-"""
+"""The words that times are made of: months, numbers, units, and a match of them in a text. Pure; English."""
 
 import re
 from dataclasses import dataclass
@@ -49,45 +46,6 @@ GOES_ON: Final = compile_late(
 )
 _THE: Final = compile_late(r"\bthe\s+\Z", re.IGNORECASE)
 ORDINALS: Final = ("first", "second", "third", "fourth")
-
-
-# Months of three languages in the order of the year; those that English reads alike ("-") are left out.
-_GERMAN: Final = "januar|jänner februar märz|maerz|marz - mai juni juli - - oktober - dezember"
-_FRENCH: Final = (
-    "janvier février|fevrier mars avril mai juin juillet août|aout septembre octobre novembre décembre|decembre"
-)
-_SPANISH: Final = "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
-_FOREIGN_MONTHS: Final = {
-    name: MONTHS[place]
-    for language in (_GERMAN, _FRENCH, _SPANISH)
-    for place, names in enumerate(language.split())
-    for name in names.split("|")
-    if name != "-"
-}
-
-
-def _any_of(language: str) -> str:
-    return "|".join(name for name in _FOREIGN_MONTHS if name in language.replace("|", " ").split())
-
-
-_YEAR_NEXT: Final = r"(?=(?:19|20)[0-9]{2}\b)"
-# A month as its language writes it in a date or after a preposition: "3. März", "3 mars 2026", "3 de marzo", "im Mai
-# 2026". Otherwise Mars is a planet, and Julio somebody.
-_FOREIGN_DATES: Final = (
-    re.compile(rf"\b([0-9]{{1,2}})\.\s?((?i:{_any_of(_GERMAN)}))\b"),
-    re.compile(rf"\b([0-9]{{1,2}})(?:er)?\s({_any_of(_FRENCH)})\s{_YEAR_NEXT}"),
-    re.compile(rf"\b([0-9]{{1,2}})\sde\s((?i:{_any_of(_SPANISH)}))\b(?:\sdel?\b)?"),
-    re.compile(
-        rf"\b([Ii]m|[Ss]eit|[Ee]n|[Dd]epuis|[Dd]esde)\s((?i:{'|'.join(_FOREIGN_MONTHS)}))\s(?:del?\s)?{_YEAR_NEXT}"
-    ),
-)
-
-
-def english_months(text: str) -> str:
-    """Return a text with the months of dates in English: "5. März 2026" is 5 March 2026."""
-    for pattern in _FOREIGN_DATES:
-        text = pattern.sub(lambda found: f"{found[1]} {_FOREIGN_MONTHS[found[2].lower()]} ", text)
-    return text
 
 
 @dataclass(frozen=True, slots=True)
