@@ -80,7 +80,7 @@ def _rename(old: str, new: str, namespace: str | None, *, merge: bool, as_json: 
         rename_project(home, place, old, new)
         notes.follow_renaming(home, place, old, new)
     elif not done.memory_count and not done.token_count:
-        raise CommandFailed(f"Nothing is in a project {old!r}: engramq projects lists them.")
+        raise CommandFailed(f"Nothing that you see is in a project {old!r}: engramq projects lists them.")
     if as_json:
         click.echo(json_line(reply_body(done), **fields))
     else:

@@ -16,7 +16,7 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.runner import Context, handles_gradually
 from engramq.workers.trust import require_admin
@@ -31,7 +31,10 @@ async def rename_memories(command: RenameProject, context: Context) -> AsyncIter
     """
     command.check()
     require_admin(context.envelope.principal, "Renaming a project")
-    (there,) = await _rows(context, "others_in_project", project=command.new_name, command_id=UUID(context.envelope.id))
+    (there,) = await context.store.read(  # as the caller sees it: what is not shown refuses nothing
+        context.envelope.namespace,
+        lambda tx: tx.rows("others_in_project", project=command.new_name, command_id=UUID(context.envelope.id)),
+    )
     if there["others"] and not command.merge:
         raise invalid(
             "new_name",
@@ -41,10 +44,10 @@ async def rename_memories(command: RenameProject, context: Context) -> AsyncIter
     until: datetime = there["now"]  # else somebody who keeps storing would keep this going
     after = UUID(int=0)
     page: dict[str, Any] = {"project": command.old_name, "until": until, "limit": RENAMED_AT_ONCE}
-    while rows := await _rows(context, "of_project", **page, after_id=after):
-        ids = [row["id"] for row in rows]
+    whole = context.store.seen_by(EVERYTHING)  # everybody's are renamed
+    while ids := await whole.read(context.envelope.namespace, partial(_next_ids, **page, after_id=after)):
         rename = partial(rename_few, command=command, context=context, ids=ids)
-        await context.store.seen_by(EVERYTHING).write(context.envelope.namespace, rename)
+        await whole.write(context.envelope.namespace, rename)
         after = ids[-1]
         yield
 
@@ -61,10 +64,12 @@ async def rename_few(tx: Transaction, *, command: RenameProject, context: Contex
 
 @handles_gradually(RenameProject, rename_memories)
 async def rename_project(tx: Transaction, command: RenameProject, context: Context) -> ProjectRenamed:
-    """Have the project's tokens name the other one too, and sum up what all tries have renamed, in one audit entry."""
+    """Have the project's tokens name the other one too, and sum up what all tries have renamed, in one audit entry.
+
+    What the caller does not see does not count: else the reply to a guessed name would say that it is there.
+    """
     tokens = await tx.rows("rename_project_of_tokens", project=command.old_name, new_name=command.new_name)
-    async with tx.seeing(EVERYTHING):
-        row = await tx.row("renamed_by", command_id=UUID(context.envelope.id))
+    row = await tx.row("renamed_by", command_id=UUID(context.envelope.id))
     assert row is not None
     count = int(row["memories"])
     # Names are what authors gave: only digests, to compare with, as of a purge.
@@ -74,6 +79,5 @@ async def rename_project(tx: Transaction, command: RenameProject, context: Conte
     return ProjectRenamed(project=command.new_name, memory_count=count, token_count=len(tokens))
 
 
-async def _rows(context: Context, query: str, **values: Any) -> list[Row]:
-    store = context.store.seen_by(EVERYTHING)  # everybody's are renamed, and nobody is shown them
-    return await store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
+async def _next_ids(tx: Transaction, **page: Any) -> list[UUID]:
+    return [row["id"] for row in await tx.rows("of_project", **page)]

@@ -19,7 +19,7 @@ where tenant = %(tenant)s and project = %(project)s
 returning id
 
 -- name: others_in_project
--- What time it is, and whether a project has memories that no try of this command put there.
+-- What time it is, and whether a project has memories that the caller sees and no try of this command put there.
 select now() as now, exists (
     select from memories m
     where m.tenant = %(tenant)s and m.project = %(project)s and not exists (
@@ -29,6 +29,6 @@ select now() as now, exists (
 ) as others
 
 -- name: renamed_by
--- How many memories a command has put into another project so far.
+-- How many memories that its principal sees a command has put into another project so far.
 select count(*) as memories from audit_log
 where tenant = %(tenant)s and command_id = %(command_id)s and action = 'update'

@@ -159,7 +159,10 @@ class Allowance:
             self.written.amounts[None, unit] += amount
 
     def _refusal(self, known: CountedNamespace, owner: str, added: Mapping[str, int]) -> str | None:
-        """Return what to say when one of those who have to have the room does not; what asks for no more fits."""
+        """Return what to say when one of those who have to have the room does not; what asks for no more fits.
+
+        It names no amount that is there: what the caller does not see counts too.
+        """
         holders = [("The namespace", None, NAMESPACE), ("The principal", self.principal, PRINCIPAL)]
         if owner != self.principal:
             holders.append(("The memory's creator", owner, PRINCIPAL))
@@ -167,7 +170,7 @@ class Allowance:
             for unit, words in UNITS.items():
                 bound, has = getattr(self.quotas.bounds, prefix + unit), known.held(self.written, holder, unit)
                 if bound and added[unit] > 0 and has + added[unit] > bound:
-                    return f"{whose} may have {bound} {words} and has {has} ({prefix}{unit} in ENGRAMQ_QUOTAS)."
+                    return f"{whose} may have no more than {bound} {words} ({prefix}{unit} in ENGRAMQ_QUOTAS)."
         return None
 
 

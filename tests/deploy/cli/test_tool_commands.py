@@ -247,7 +247,7 @@ async def test_projects_are_renamed_and_merged_at_a_gateway_elsewhere(shell: She
     assert (await shell.run("projects")).splitlines() == ["acme/rover\t2\t0"]
     for words in (("rename", "lander", "mars"), ("merge", "lander", "acme/rover")):
         await shell.run("projects", *words, code=ExitCode.FAILED)
-        assert "Nothing is in a project 'lander'" in shell.err
+        assert "Nothing that you see is in a project 'lander'" in shell.err
     for wrong in ("rename * mars", "merge mars mars", "rename mars", "--json merge a b"):
         await shell.run("projects", *wrong.split(), code=ExitCode.MISUSED)
 

@@ -203,8 +203,8 @@ def test_each_reason_that_is_declared_for_files_is_said() -> None:
         ("A sentence that nobody has declared.", "A sentence that nobody has declared."),
         ("{0} is no text.", "{0} ist kein Text."),
         (
-            "The namespace may have 5 memories and has 5 (memories in ENGRAMQ_QUOTAS).",
-            "Der Namensraum darf 5 Erinnerungen haben und hat 5 (memories in ENGRAMQ_QUOTAS).",
+            "The namespace may have no more than 5 memories (memories in ENGRAMQ_QUOTAS).",
+            "Der Namensraum darf höchstens 5 Erinnerungen haben (memories in ENGRAMQ_QUOTAS).",
         ),
     ],
 )
@@ -217,10 +217,11 @@ def test_a_reason_is_said_with_its_values_in_the_language(english: str, german: 
 @pytest.mark.parametrize("unit", UNITS)
 def test_each_unit_of_a_quota_is_said_in_the_language(unit: str) -> None:
     said = say_reason(
-        f"The principal may have 5 {UNITS[unit]} and has 5 (principal_{unit} in ENGRAMQ_QUOTAS).", read_messages()["de"]
+        f"The principal may have no more than 5 {UNITS[unit]} (principal_{unit} in ENGRAMQ_QUOTAS).",
+        read_messages()["de"],
     )
     assert f" {UNITS[unit]} " not in said
-    assert said.endswith(f" haben und hat 5 (principal_{unit} in ENGRAMQ_QUOTAS).")
+    assert said.endswith(f" haben (principal_{unit} in ENGRAMQ_QUOTAS).")
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ async def test_rows_that_stay_out_or_are_skipped_take_no_room(world: World) -> N
     skipped = [(SKIPPED, None), (SKIPPED, Absence.FORGOTTEN), (SKIPPED, Absence.ERASED)]
     reply = await world.ask(BatchImported, command)
     assert told(reply) == [*skipped, (STORED, None), (REJECTED, None), (SKIPPED, None)]
-    assert str(reply.receipts[4].error).startswith("The namespace may have 3 memories and has 3")
+    assert str(reply.receipts[4].error).startswith("The namespace may have no more than 3 memories")
     # Rejected for want of room, it is not known: it goes in once there is room.
     await world.ask(Forgotten, ForgetMemory(memory_id=str(archived.memory_id), erase=True))
     assert told(await world.ask(BatchImported, command))[4] == (STORED, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.commands import CreateToken, ProjectRenamed, RenameProject, TokenCreated
+from engramq.schemas.commands import CreateToken, ForgetMemory, Forgotten, ProjectRenamed, RenameProject, TokenCreated
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
@@ -69,12 +69,32 @@ async def test_memories_and_tokens_of_a_project_get_its_new_name(world: World) -
 async def test_what_others_keep_private_moves_with_its_project(world: World) -> None:
     ada = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
     await keep(world, "shop", "Ada would rather have the old shop", principal=ada, visibility=Visibility.PRIVATE)
+    await keep(world, "shop", "The till is new")
     reply = await world.ask(ProjectRenamed, RenameProject(old_name="shop", new_name="store"))
-    assert (reply.memory_count, of(world, "shop")) == (1, set())
+    assert (reply.memory_count, of(world, "shop"), len(of(world, "store"))) == (1, set(), 2)
     await keep(world, "shop", "a counter")
     with refused(FaultCode.INVALID_PARAMETER) as faults:
         await world.ask(ProjectRenamed, RenameProject(old_name="shop", new_name="store"))
     assert faults[0].recovery == "engramq projects merge puts these beside them."
+
+
+@pytest.mark.promise("PV-1", "PV-5")
+async def test_a_rename_says_nothing_of_projects_that_others_keep_private(world: World) -> None:
+    ada = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
+    await keep(world, "leave", "Ada looks for another job", principal=ada, visibility=Visibility.PRIVATE)
+    for guessed in ("leave", "nobodys"):
+        (own,) = await keep(world, "tent", f"a tent for {guessed}")
+        taken = await world.ask(ProjectRenamed, RenameProject(old_name="tent", new_name=guessed))
+        assert taken.memory_count == 1
+        await world.ask(Forgotten, ForgetMemory(memory_id=own, erase=True))
+        asked = assignment(RenameProject(old_name=guessed, new_name=f"{guessed} too"))
+        reply = (await world.complete(asked)).reply
+        assert isinstance(reply, ProjectRenamed)
+        (summary,) = world.rows(
+            "select new from audit_log where command_id = %s and action = 'rename_project'", asked.envelope.id
+        )
+        assert (reply.memory_count, summary["new"]["memories"]) == (0, 0)
+    assert of(world, "leave too") == {"Ada looks for another job"}
 
 
 async def test_a_project_is_put_into_one_that_has_memories_only_by_a_merge(world: World) -> None:

@@ -21,7 +21,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.settings import Settings, read_settings
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, OnDuplicate
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, OnDuplicate, Visibility
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import quotas
@@ -261,6 +261,18 @@ async def test_metadata_count_as_much_as_contents(world: World) -> None:
     await world.complete(assignment(UpdateMemory(memory_id=memory_id, metadata={"m": 1}, add_tags=("also",))))
     await world.complete(assignment(UpdateMemory(memory_id=memory_id, clear=("metadata",))))
     assert await verdict(world, "y" * 99) == "stored"
+
+
+@pytest.mark.promise("PV-1")
+async def test_a_refusal_by_a_quota_does_not_say_how_much_is_there(world: World) -> None:
+    bound(world, bytes=100, principal_bytes=100)
+    private = StoreMemory(content="x" * 57, visibility=Visibility.PRIVATE)
+    await world.complete(assignment(private, principal=OTHER))
+    for owner in (Principal(name="ben", scopes=ALL_SCOPES), Principal(name="other", scopes=ALL_SCOPES, untrusted=True)):
+        with refused(FaultCode.QUOTA_EXCEEDED) as faults:
+            await store(world, "y" * 50, principal=owner)
+        assert "no more than 100 bytes" in faults[0].error
+        assert "57" not in faults[0].error
 
 
 @pytest.mark.parametrize("full", ["updater", "creator"])

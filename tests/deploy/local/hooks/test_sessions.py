@@ -303,7 +303,7 @@ def test_a_namesake_is_told_nothing_and_a_worktree_all_until_projects_are_merged
     assert rule not in namesake
     assert '"b/rover"' in namesake
     assert "projects merge" in run_projects(owner, "rename", "rover", "b/rover", code=1)
-    assert "Nothing is in a project" in run_projects(owner, "rename", "lander", "mars", code=1)
+    assert "Nothing that you see is in a project" in run_projects(owner, "rename", "lander", "mars", code=1)
     assert run_projects(owner, "rename", "rover", "mars") == "1 memory now in mars\n"
     assert rule in start(tmp_path / "rover-fix")
     assert run_projects(owner, "merge", "mars", "b/rover") == "1 memory now in b/rover\n"
