@@ -66,7 +66,7 @@ async def rename_few(tx: Transaction, *, command: RenameProject, context: Contex
 async def rename_project(tx: Transaction, command: RenameProject, context: Context) -> ProjectRenamed:
     """Have the project's tokens name the other one too, and sum up what all tries have renamed, in one audit entry.
 
-    What the caller does not see does not count: else the reply to a guessed name would say that it is there.
+    Memories that the caller does not see do not count: a reply to a guessed name says nothing of them.
     """
     tokens = await tx.rows("rename_project_of_tokens", project=command.old_name, new_name=command.new_name)
     row = await tx.row("renamed_by", command_id=UUID(context.envelope.id))
