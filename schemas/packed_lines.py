@@ -1,6 +1,7 @@
 """Read the lines of a file or a pipe, whatever packs and encodes it, in bounded memory.
 
-gzip, bzip2 and xz are recognised by their first bytes, UTF-16 by its byte order mark. Lines come as UTF-8.
+gzip, bzip2 and xz are recognised by their first bytes, UTF-16 by its byte order mark. Lines come as UTF-8. Where the
+first one ends with CR alone, as old spreadsheets of the Macintosh write it, LF takes the place of each CR.
 """
 
 import bz2
@@ -8,6 +9,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -29,6 +31,8 @@ _PACKED: Final[tuple[tuple[bytes, str, Callable[[Any], Any]], ...]] = (
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
 )
 _UNKNOWN: Final = ((b"PK\x03\x04", "a zip archive"), (b"\x28\xb5\x2f\xfd", "packed by zstd"))
+_LINE_END: Final = re.compile(rb"\r\n?|\n")
+_LONE_CR: Final = re.compile(rb"\r(?!\n)")
 DAMAGES: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
@@ -65,7 +69,7 @@ class PackedSource:
         """
         try:
             stream, is_plain = self._unpack()
-            for line, size in _cut_lines(io.BufferedReader(stream, CHUNK_BYTES), longest):
+            for line, size in _cut_lines(io.BufferedReader(_LineEnds(stream), CHUNK_BYTES), longest):
                 self.position = self.position + size if is_plain else self._file.given
                 yield line
         except DAMAGES as problem:
@@ -163,3 +167,34 @@ class _Transcoded(io.RawIOBase):
             return self._decoder.decode(data, final=not data).encode("utf-8", "surrogatepass")
         except UnicodeDecodeError:  # half a character at the end
             return _NO_TEXT
+
+
+class _LineEnds(io.RawIOBase):
+    """Text whose CR alone become LF if its first line ends with one. It has as many bytes as before."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = io.BufferedReader(stream, CHUNK_BYTES)
+        self._ready = b""
+        self._held = b""  # a CR that LF may follow
+        self._ended = False
+        self._are_cr: bool | None = None  # None: no line has ended
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._ended:
+            self._ready = self._read_some()
+        given, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(given)] = given
+        return len(given)
+
+    def _read_some(self) -> bytes:
+        data = self._stream.read1(CHUNK_BYTES)
+        self._ended = not data
+        data = self._held + data
+        self._held = b"\r" if data.endswith(b"\r") and not self._ended else b""
+        data = data.removesuffix(self._held)
+        if self._are_cr is None and (end := _LINE_END.search(data)):
+            self._are_cr = end[0] == b"\r"
+        return _LONE_CR.sub(b"\n", data) if self._are_cr else data

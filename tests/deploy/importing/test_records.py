@@ -19,7 +19,7 @@ import pytest
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Rejection, UncheckedRow, format_by_name, read_records
 from engramq.deploy.importing.rows import CheckedRow, check_rows
-from engramq.schemas import limits
+from engramq.schemas import limits, packed_lines
 from engramq.schemas.packed_lines import BLANK_LINES, PackedSource, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
 
@@ -48,6 +48,24 @@ def check(data: bytes, row_format: RowFormat | None = None) -> list[CheckedRow |
 
 def cells(text: str) -> list[dict[str, Any]]:
     return said(text.encode(), RowFormat.CSV)
+
+
+@pytest.mark.promise("IM-1")
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("chunk", [1, 7, 64 * 1024])
+def test_lines_may_end_with_cr_alone(encoding: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_lines, "CHUNK_BYTES", chunk)
+    table = 'content,speaker\r"Two\nlines",Ana\r\r"One, with ""marks""",Ben'
+    assert said(table.encode(encoding)) == [
+        {"content": "Two\nlines", "speaker": "Ana"},
+        {"content": 'One, with "marks"', "speaker": "Ben"},
+    ]
+    other = 'content\r\n"a\rb"\r\nc\r\n'  # where lines end otherwise a CR is of the text
+    assert [row["content"] for row in said(other.encode(encoding))] == ["a\rb", "c"]
+    source = PackedSource(io.BytesIO(table.encode()))
+    assert len(list(source.lines())) == 5
+    assert source.position == len(table)
+    assert [row["content"] for row in said(b'{"content":"x"}\r{"content":"y"}\r')] == ["x", "y"]
 
 
 @pytest.mark.promise("IM-1")
