@@ -13,6 +13,7 @@ from engramq.deploy.importing.fields import list_at, value_at
 from engramq.deploy.local.hooks import turns
 
 _SPEAKERS: Final = {"user": turns.USER, "assistant": turns.ASSISTANT}
+_OF_PROGRAM: Final = ("system", "status", "error")  # how messages are shown that neither a person nor a model said
 _LEAD: Final = "lead"  # as the agent of a session is called that no other one has begun
 _QUESTION: Final = "ask_question"
 _TYPED: Final = ("<user_input", "</user_input>")
@@ -38,7 +39,7 @@ class _MessageReader(turns.LineReader):
         role, at = turns.text_at(message, "role"), message.get("ts")
         words = (
             ""
-            if _name_unspoken(message)
+            if value_at(message, "metadata.displayRole") in _OF_PROGRAM
             else turns.join_answers(answered) or _cut_to_typed(turns.text_in(message.get("content")))
         )
         when = moment(at / 1000) if isinstance(at, int) else None

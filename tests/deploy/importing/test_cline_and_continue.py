@@ -80,6 +80,10 @@ CLINE_SAYS: dict[str, tuple[list[Message], list[str]]] = {
         [],
     ),
     "a summary": ([of_cline(text("Context summary: pots"), metadata={"displayRole": "system"})], []),
+    "an error of the program": (
+        [of_cline(text("Rate limited."), role="assistant", metadata={"displayOnly": True, "displayRole": "error"})],
+        [],
+    ),
     "a message of another form": ([{"id": 7, "role": "user", "content": 7}], []),
 }
 
