@@ -1,7 +1,8 @@
 """Read the data export of ChatGPT: conversations.json, or several numbered ones, alone or in an archive.
 
-A conversation is a tree, since a message can be edited and an answer made anew: the branch that was shown last is
-brought in, from the current node up to the root."""
+A conversation is a tree, since a message can be edited and an answer made anew. The branch that was shown last is the
+thread, from the current node up to the root. Each other branch has a thread of its own and a tag. It begins where it
+leaves those before it, so each message comes in once."""
 
 import math
 import re
@@ -9,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from engramq.deploy.importing import exports, fields
 from engramq.deploy.importing.records import Rejection, UncheckedRow
@@ -25,9 +26,7 @@ _HEAD: Final = re.compile(r"(?m)^(\d{1,6})\. (?:\[(\d{4}-\d\d-\d\d)\]\.?)?")  # 
 _LATEST: Final = 1e12
 _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
 _BEGINNING: Final = exports.LeftOut("lost beginnings of conversations", "lost beginning of a conversation")
-_OTHERS: Final = exports.LeftOut(
-    "messages of branches that were not shown last", "message of a branch that was not shown last"
-)
+OTHER_BRANCH: Final = "other-branch"  # the tag of what was not shown last
 _CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
 
 
@@ -39,41 +38,62 @@ def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]
             yield item
             continue
         try:
-            branch, others, is_whole = _branch(item.values)
+            branches = _branches(item.values)
         except EngramqError as refused:
             yield Rejection(item.line, str(refused.fault.field), refused.fault.error)
             continue
-        yield from [] if is_whole else [_BEGINNING]
-        yield from [_OTHERS for message in others if _is_spoken(message) and _chatgpt_text(message)]
-        yield from _chatgpt_messages(item, branch, choices, repeated)
+        identifier = item.values.get("conversation_id") or item.values.get("id")
+        if not identifier:
+            yield Rejection(item.line, "id", "The conversation has no id.")
+            continue
+        for branch in branches:
+            thread, marks = (f"{identifier}#{branch.top}", (OTHER_BRANCH,)) if branch.top else (identifier, ())
+            said = fields.Conversation("chatgpt", item.line, thread, choices, item.values.get("title"), marks)
+            yield from [] if branch.is_whole else [_BEGINNING]
+            yield from _chatgpt_messages(item, branch.messages, said, repeated)
 
 
-def _branch(conversation: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
-    """Return the messages of the branch that was shown last, in their order, all others, and if it has its root."""
-    mapping, at = conversation.get(MAPPING), conversation.get(CURRENT)
+class _Branch(NamedTuple):
+    """Messages in order, each with its place below the root. `is_whole`: nothing is lost before them."""
+
+    messages: list[tuple[int, dict[str, Any]]]
+    is_whole: bool
+    top: str  # the id of the first one, "" for the branch that was shown last
+
+
+def _branches(conversation: dict[str, Any]) -> list[_Branch]:
+    """Return the branch that was shown last, else the newest, and then the others, the newest first."""
+    mapping, current = conversation.get(MAPPING), conversation.get(CURRENT)
     if not isinstance(mapping, dict):
         raise invalid(MAPPING, "A conversation of ChatGPT has a mapping, and this has none.")
-    if not isinstance(at, str) or at not in mapping:
-        at = _newest_leaf(mapping)
-    branch: list[dict[str, Any]] = []
-    passed: set[str] = set()
-    while isinstance(at, str) and at not in passed and isinstance(node := mapping.get(at), dict):
-        passed.add(at)
-        if _has_message(node):
-            branch.append({"id": at, **node["message"]})
-        at = node.get("parent")
-    if not branch:
+    found: list[_Branch] = []
+    places: dict[str, int] = {}  # of what is passed: how many messages there are from the root to it
+    for end in [current, *_leaves(mapping), *mapping]:  # a circle has no leaf
+        at, way = end, dict[str, dict[str, Any]]()
+        while isinstance(at, str) and at not in places and at not in way and isinstance(node := mapping.get(at), dict):
+            way[at] = node
+            at = node.get("parent")
+        above = at if isinstance(at, str) else ""
+        is_whole = at is None or above in places
+        place, messages = places.get(above, 0), []
+        for key, node in reversed(way.items()):
+            if _has_message(node):
+                messages.append((place, {"id": key, **node["message"]}))
+                place += 1
+            places[key] = place
+        if messages:
+            found.append(_Branch(messages, is_whole, messages[0][1]["id"] if found else ""))
+    if not found:
         raise invalid(MAPPING, "The conversation has no message that can be found.")
-    others = [node["message"] for key, node in mapping.items() if key not in passed and _has_message(node)]
-    return branch[::-1], others, at is None
+    return found
 
 
 def _has_message(node: object) -> bool:
     return isinstance(fields.value_at(node, "message"), dict)
 
 
-def _newest_leaf(mapping: dict[str, Any]) -> str | None:
-    """Return the newest message that no other one follows; the last of several."""
+def _leaves(mapping: dict[str, Any]) -> list[str]:
+    """Return the messages that no other one follows, the newest first, of several the last."""
     nodes = {key: node for key, node in mapping.items() if isinstance(node, dict)}
     followed = {node.get("parent") for node in nodes.values() if isinstance(node.get("parent"), str)}
 
@@ -81,18 +101,14 @@ def _newest_leaf(mapping: dict[str, Any]) -> str | None:
         at = fields.value_at(nodes[key], "message.create_time")
         return float(at) if isinstance(at, int | float) and abs(at) < _LATEST else 0.0
 
-    return max(reversed([key for key in nodes if key not in followed]), key=age, default=None)
+    return sorted((key for key in reversed(nodes) if key not in followed), key=age, reverse=True)
 
 
 def _chatgpt_messages(
-    item: UncheckedRow, branch: list[dict[str, Any]], choices: fields.Choices, repeated: set[str]
+    item: UncheckedRow, messages: list[tuple[int, dict[str, Any]]], said: fields.Conversation, repeated: set[str]
 ) -> Iterator[exports.Entry]:
-    identifier = item.values.get("conversation_id") or item.values.get("id")
-    if not identifier:
-        yield Rejection(item.line, "id", "The conversation has no id.")
-        return
-    conversation = fields.Conversation("chatgpt", item.line, identifier, choices, item.values.get("title"))
-    for position, message in enumerate(branch):
+    choices = said.choices
+    for position, message in messages:
         role = fields.value_at(message, "author.role")
         speaker = role if isinstance(role, str) and role else "unknown"
         is_spoken = _is_spoken(message)
@@ -111,7 +127,7 @@ def _chatgpt_messages(
         else:
             if speaker in fields.SPOKEN_BY and not is_spoken:
                 speaker = f"{speaker} (hidden)"
-            yield conversation.turn(message["id"], position, speaker, text, message.get("create_time"))
+            yield said.turn(message["id"], position, speaker, text, message.get("create_time"))
 
 
 def _context(message: dict[str, Any]) -> list[tuple[str, str, str]]:

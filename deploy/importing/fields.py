@@ -121,13 +121,14 @@ class ItemFields:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation of the format `kind`, which begins on a line of its file."""
+    """One conversation of the format `kind`, which begins on a line of its file; `marks`: tags of its turns."""
 
     kind: str
     line: int
     identifier: object
     choices: Choices
     title: object = None
+    marks: tuple[str, ...] = ()
 
     def turn(self, message: object, position: int | None, speaker: object, text: str, at: object) -> UncheckedRow:
         """Return one message as a row: its conversation is the thread, and by its own id it is known again."""
@@ -141,5 +142,6 @@ class Conversation:
             WHEN: moment(at),
             "source_type": source_of(self.choices) if is_spoken else TOOL_OUTPUT,
             "metadata": {"title": self.title} if isinstance(self.title, str) and self.title else None,
+            "tags": list(self.marks),
         }
         return UncheckedRow(self.line, without_nothing(values))

@@ -98,7 +98,7 @@ CLAUDE: Final[list[dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def _message(name: str, role: str, text: str, at: float | None, **more: Any) -> dict[str, Any]:
+def message_of_chatgpt(name: str, role: str, text: str, at: float | None, **more: Any) -> dict[str, Any]:
     return {
         "id": name,
         "author": {"role": role},
@@ -120,7 +120,7 @@ CHATGPT: Final[list[dict[str, Any]]] = [
             "n0": {"id": "n0", "message": None, "parent": None, "children": ["n1"]},
             "n1": {
                 "id": "n1",
-                "message": _message(
+                "message": message_of_chatgpt(
                     "n1", "system", "You are helpful.", None, metadata={"is_visually_hidden_from_conversation": True}
                 ),
                 "parent": "n0",
@@ -128,32 +128,34 @@ CHATGPT: Final[list[dict[str, Any]]] = [
             },
             "n2": {
                 "id": "n2",
-                "message": _message("n2", "user", "How hot for sourdough?", 1735725601.5),
+                "message": message_of_chatgpt("n2", "user", "How hot for sourdough?", 1735725601.5),
                 "parent": "n1",
                 "children": ["n3", "n4"],
             },
             # An answer that was made anew: what was shown last is the other branch.
             "n3": {
                 "id": "n3",
-                "message": _message("n3", "assistant", "At 180 degrees.", 1735725610.0),
+                "message": message_of_chatgpt("n3", "assistant", "At 180 degrees.", 1735725610.0),
                 "parent": "n2",
                 "children": [],
             },
             "n4": {
                 "id": "n4",
-                "message": _message("n4", "assistant", 'search("sourdough")', 1735725611.0, recipient="web"),
+                "message": message_of_chatgpt("n4", "assistant", 'search("sourdough")', 1735725611.0, recipient="web"),
                 "parent": "n2",
                 "children": ["n5"],
             },
             "n5": {
                 "id": "n5",
-                "message": _message("n5", "tool", "A page about ovens", 1735725612.0),
+                "message": message_of_chatgpt("n5", "tool", "A page about ovens", 1735725612.0),
                 "parent": "n4",
                 "children": ["n6"],
             },
             "n6": {
                 "id": "n6",
-                "message": _message("n6", "assistant", "At 240 degrees.\ue200cite\ue202turn0\ue201", 1735725613.0),
+                "message": message_of_chatgpt(
+                    "n6", "assistant", "At 240 degrees.\ue200cite\ue202turn0\ue201", 1735725613.0
+                ),
                 "parent": "n5",
                 "children": [],
             },
@@ -358,7 +360,7 @@ NAMED: Final = (ForeignFormat.BASIC_MEMORY, ForeignFormat.MARKDOWN)  # any folde
 # What each brings in: memories, nodes, edges.
 BROUGHT: Final[Mapping[ForeignFormat, tuple[int, int, int]]] = {
     ForeignFormat.MCP_MEMORY: (2, 2, 1), ForeignFormat.MEM0: (2, 0, 0), ForeignFormat.OPENMEMORY: (1, 0, 0),
-    ForeignFormat.CLAUDE: (2, 0, 0), ForeignFormat.CHATGPT: (2, 0, 0), ForeignFormat.BASIC_MEMORY: (3, 2, 2),
+    ForeignFormat.CLAUDE: (2, 0, 0), ForeignFormat.CHATGPT: (3, 0, 0), ForeignFormat.BASIC_MEMORY: (3, 2, 2),
     ForeignFormat.OBSIDIAN: (2, 3, 2), ForeignFormat.MARKDOWN: (2, 2, 1), ForeignFormat.CLAUDE_CODE_MEMORY: (2, 2, 2),
     ForeignFormat.HERMES: (3, 0, 0), ForeignFormat.LETTA: (3, 0, 0), ForeignFormat.MCP_MEMORY_SERVICE: (2, 0, 0),
     ForeignFormat.GRAPHITI: (3, 3, 1), ForeignFormat.COPILOT_CHAT: (2, 0, 0), ForeignFormat.GEMINI_APPS: (2, 0, 0),

@@ -30,8 +30,8 @@ def texts(path: Path, kind: ForeignFormat) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "contents", "lost"),
     [
-        ({"current_node": None}, ["How hot for sourdough?", "At 240 degrees."], 0),
-        ({"current_node": "gone"}, ["How hot for sourdough?", "At 240 degrees."], 0),
+        ({"current_node": None}, ["How hot for sourdough?", "At 240 degrees.", "At 180 degrees."], 0),
+        ({"current_node": "gone"}, ["How hot for sourdough?", "At 240 degrees.", "At 180 degrees."], 0),
         ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "gone"}}}, ["At 240 degrees."], 1),
         ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "n6"}}}, ["At 240 degrees."], 1),
         ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": 7}}}, ["At 240 degrees."], 1),
@@ -43,6 +43,47 @@ def test_a_conversation_whose_messages_lead_nowhere_comes_in_as_far_as_they_do(
     path = written(tmp_path / "conversations.json", [{**exports.CHATGPT[0], **change}])
     assert texts(path, CHATGPT) == contents
     assert left_out(read(path, CHATGPT)).count("lost beginnings of conversations") == lost
+
+
+def test_what_was_said_in_other_branches_of_chatgpt_comes_in_once_and_is_marked(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(exports.CHATGPT[0]))
+    nodes, at = document["mapping"], 1735725700.0
+
+    def say(node: str, speaker: str, text: str, parent: object, after_s: float) -> None:
+        spoken = exports.message_of_chatgpt(node, speaker, text, at + after_s)
+        nodes[node] = {"id": node, "message": spoken, "parent": parent, "children": []}
+
+    say("e1", "user", "How hot for rye?", "n1", 0)  # edited: another question in the place of n2
+    say("e2", "assistant", "At 220 degrees.", "e1", 1)
+    say("e3", "assistant", "At 200 degrees.", "e1", 2)  # made anew
+    say("lost", "user", "And for cake?", "gone", 3)
+    say("odd", "user", "And for pie?", ["n1"], 4)
+    say("c1", "user", "Round", "c2", 5)
+    say("c2", "assistant", "and round", "c1", 6)
+    found = read(written(tmp_path / "conversations.json", [document]), CHATGPT)
+    conversation = f"chatgpt:{document['conversation_id']}"
+    turns = [
+        (row["content"], row["thread"].removeprefix(conversation), row["position"], row.get("tags"))
+        for row in rows(found)
+    ]
+    other = ["other-branch"]
+    assert turns == [
+        ("How hot for sourdough?", "", 1, None),
+        ("At 240 degrees.", "", 4, None),
+        ("And for pie?", "#odd", 0, other),
+        ("And for cake?", "#lost", 0, other),
+        ("How hot for rye?", "#e1", 1, other),
+        ("At 200 degrees.", "#e1", 2, other),
+        ("At 220 degrees.", "#e2", 2, other),
+        ("At 180 degrees.", "#n3", 2, other),
+        ("and round", "#c2", 0, other),
+        ("Round", "#c2", 1, other),
+    ]
+    assert left_out(found).count("lost beginnings of conversations") == 3
+    shown_later = {**document, "current_node": "e3"}
+    again = rows(read(written(tmp_path / "conversations.json", [shown_later]), CHATGPT))
+    assert {row["external_id"] for row in again} == {row["external_id"] for row in rows(found)}
+    assert len(again) == len(turns)
 
 
 def test_entries_of_chatgpts_memory_come_in_with_their_day_once(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_an_archive_that_a_mac_or_windows_has_packed_is_read_as_any_other(tmp_pa
     with zipfile.ZipFile(chats, "w") as packed:
         packed.writestr(name.replace("mem0", "conversations"), json.dumps(exports.CHATGPT))
     assert format_of(chats) is ForeignFormat.CHATGPT
-    assert len(rows(read(chats, CHATGPT))) == 2
+    assert len(rows(read(chats, CHATGPT))) == 3
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
@@ -125,7 +125,7 @@ def test_a_canvas_that_is_none_is_named(tmp_path: Path) -> None:
     assert (told.file, told.reason) == ("Shop.canvas", "The canvas is no JSON object.")
 
 
-def test_of_chatgpt_words_of_other_branches_and_pictures_are_named(tmp_path: Path) -> None:
+def test_of_chatgpt_words_beside_pictures_come_in_and_pictures_are_named(tmp_path: Path) -> None:
     document = json.loads(json.dumps(exports.CHATGPT[0]))
     asked = document["mapping"]["n2"]["message"]
     asked["content"] = {
@@ -138,9 +138,9 @@ def test_of_chatgpt_words_of_other_branches_and_pictures_are_named(tmp_path: Pat
     }
     asked["metadata"] = {"attachments": [{"id": "1", "name": "a.png"}, {"id": "2", "name": "b.pdf"}]}
     found = read(written(tmp_path / "conversations.json", [document]), CHATGPT)
-    assert [row["content"] for row in rows(found)] == ["How hot for this?", "At 240 degrees."]
+    assert [row["content"] for row in rows(found)] == ["How hot for this?", "At 240 degrees.", "At 180 degrees."]
     named = [what for what in left_out(found) if what != "messages of the system and of tools"]
-    assert named == ["messages of branches that were not shown last", "attached files", "attached files"]
+    assert named == ["attached files", "attached files"]
 
 
 def test_what_was_spoken_to_claude_comes_in(tmp_path: Path) -> None:

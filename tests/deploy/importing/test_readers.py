@@ -87,7 +87,7 @@ def test_a_line_that_is_no_entity_is_rejected_by_its_field(tmp_path: Path, line:
     file.write_text(json.dumps(exports.MCP_MEMORY[0]) + "\n" + json.dumps(line) + "\n")
     found = read(file, ForeignFormat.MCP_MEMORY)
     assert [(item.line, item.field) for item in rejected(found)] == [(2, field)]
-    assert len(rows(found)) == 2
+    assert len(rows(found)) == 3
 
 
 def test_a_memory_of_mem0_keeps_whose_it_was(tmp_path: Path) -> None:
@@ -146,20 +146,18 @@ def test_a_conversation_of_claude_keeps_thread_speaker_and_time(tmp_path: Path) 
     ]
 
 
-OTHER_BRANCH = {"messages of branches that were not shown last": 1}
-
-
 def test_of_chatgpt_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> None:
     path = exports.chatgpt(tmp_path)
     found = read(path, ForeignFormat.CHATGPT)
-    question, answer = rows(found)
+    question, answer, other = rows(found)
+    assert (other["content"], other["tags"]) == ("At 180 degrees.", ["other-branch"])
     assert question["occurred_at"] == "2025-01-01T10:00:01.500000Z"
     assert (answer["content"], answer["position"], answer["speaker"]) == ("At 240 degrees.", 4, "assistant")
     assert question["thread"] == answer["thread"] == "chatgpt:g0000000-0000-4000-8000-000000000001"
-    assert left_out(found) == {"messages of the system and of tools": 3, **OTHER_BRANCH}
+    assert left_out(found) == {"messages of the system and of tools": 3}
     more = rows(read(path, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
-    assert [item["speaker"] for item in more] == ["system", "user", "assistant (hidden)", "tool", "assistant"]
-    assert [item.get("source_type") for item in more] == ["tool_output", None, "tool_output", "tool_output", None]
+    assert [item["speaker"] for item in more] == ["system", "user", "assistant (hidden)", "tool", *["assistant"] * 2]
+    assert [item.get("source_type") for item in more] == ["tool_output", None, "tool_output", "tool_output", None, None]
 
 
 def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> None:
@@ -168,8 +166,8 @@ def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> N
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([{**exports.CHATGPT[0], "mapping": mapping}]))
     found = read(file, ForeignFormat.CHATGPT)
-    assert [row["speaker"] for row in rows(found)] == ["assistant"]
-    assert left_out(found) == {"messages of the system and of tools": 4, **OTHER_BRANCH}
+    assert [row["speaker"] for row in rows(found)] == ["assistant", "assistant"]
+    assert left_out(found) == {"messages of the system and of tools": 4}
     more = rows(read(file, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
     assert [item["source_type"] for item in more if item["speaker"] == "user (hidden)"] == ["tool_output"]
 
@@ -191,7 +189,7 @@ def test_a_conversation_that_leads_nowhere_is_rejected_alone(
     file.write_text(json.dumps([{**exports.CHATGPT[0], **change}, *exports.CHATGPT], indent=1))
     found = read(file, ForeignFormat.CHATGPT)
     assert [(item.line, item.field) for item in rejected(found)] == [(2, field)]
-    assert len(rows(found)) == 2
+    assert len(rows(found)) == 3
 
 
 def test_a_note_of_basic_memory_is_observations_text_and_relations(tmp_path: Path) -> None:
