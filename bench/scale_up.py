@@ -10,6 +10,7 @@ them into docs/scaling.md, with the picture docs/scaling.svg.
 import argparse
 import asyncio
 import itertools
+import json
 import os
 import random
 import shutil
@@ -40,7 +41,6 @@ from bench.common import (
     pss_mb,
 )
 from bench.growth import show
-from bench.hostile import new_token
 from bench.measured import Work, at_load
 from bench.scale import sizes
 from bench.stack import kinds_of, stack_processes, stdio_client, stop
@@ -182,6 +182,14 @@ def told_page(grown: Grown, name: str, get: Callable[[], httpx.Response]) -> Non
         status = get().status_code
         taken.append(1000 * (time.perf_counter() - started))
     grown.tell("call", tool=name, callers=1, p50_ms=sorted(taken)[1], p95_ms=max(taken), calls=3, status=status)
+
+
+def new_token(stack: PrivateStack, namespace: str) -> str:
+    """Return a token of a principal who may read and write there."""
+    making = [ENGRAMQ, "token", "create", "--principal", "somebody", "--json"]
+    given = stack.environment(NAMESPACE=namespace, DATABASE_URL=stack.owner_url)
+    made = subprocess.run(making, env=given, capture_output=True, text=True, check=True)
+    return str(json.loads(made.stdout)["token"])
 
 
 def measure_others(grown: Grown, search: Work) -> None:
