@@ -105,11 +105,11 @@ class Server:
     def forget(self, place: ServerPlace | None) -> None:
         """Note that the server there is gone, or does not hold the keys any more: `locate` has to ask."""
 
-    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
+    def client(self, *, timeout_s: float) -> Redis:
         """Return a client; it connects when it is used, and belongs to the caller."""
         times = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
         pool: Any = BlockingConnectionPool
-        return Redis.from_pool(pool(**self.options, **times, timeout=timeout_s, max_connections=connections))
+        return Redis.from_pool(pool(**self.options, **times, timeout=timeout_s, max_connections=CONNECTIONS))
 
 
 class _Sentinels(Sentinel):
@@ -148,12 +148,12 @@ class SentinelServer(Server):
         """Return the master that the Sentinels name; see Server.locate."""
         return ServerPlace(*await self._sentinels.discover_master(self._watched.service))
 
-    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
+    def client(self, *, timeout_s: float) -> Redis:
         """Return a client of whatever server is the master; see Server.client."""
         client: Redis = self._connect_sentinels().master_for(
             self._watched.service,
             **_keywords(self.url),
-            max_connections=connections,
+            max_connections=CONNECTIONS,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
             retry=Retry(ExponentialBackoff(AGAIN_AT_MOST_S, AGAIN_S / 2), AGAIN),
@@ -199,7 +199,7 @@ class ClusterServer(Server):
         self._fresh = False
         self._gone.add(place)  # for the next reading: one that is under way walks over the nodes
 
-    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:  # noqa: ARG002 - it has no bound
+    def client(self, *, timeout_s: float) -> Redis:
         """Return a client of all masters, which has the commands of a single one; see Server.client."""
         client: Any = self._of_redis_py(timeout_s, retry=Retry(ExponentialBackoff(AGAIN_AT_MOST_S, AGAIN_S / 2), AGAIN))
         return client  # type: ignore[no-any-return]

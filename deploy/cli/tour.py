@@ -149,9 +149,9 @@ class ProjectDecision:
         return {"content": self.text, "occurred_at": self.day, "tags": ["decision", self.page]}
 
 
-def read_decisions(folder: Path = FOLDER) -> Iterator[ProjectDecision]:
+def read_decisions() -> Iterator[ProjectDecision]:
     """Yield the entries of all pages, in the order of their days."""
-    found = [decision for page in folder.glob("*.md") for decision in _entries(page)]
+    found = [decision for page in FOLDER.glob("*.md") for decision in _entries(page)]
     yield from sorted(found, key=lambda decision: (decision.day, decision.page))
 
 

@@ -53,7 +53,7 @@ def centres(weights: bytes) -> NDArray[np.float32]:
     with tempfile.TemporaryDirectory(prefix="e5-centres-") as folder:
         for name, content in made.items():
             (Path(folder) / name).write_bytes(content)
-        session = FolderSession("e5", read_folder(Path(folder)), threads=1, mend=build.MEND)
+        session = FolderSession("e5", read_folder(Path(folder)), mend=build.MEND)
     sentences = [msgspec.json.decode(line, type=Sentences) for line in TEXTS.read_bytes().splitlines()]
     texts = np.mean([_mean(session, sentence.texts, questions=False) for sentence in sentences], axis=0)
     questions = np.mean([_mean(session, sentence.questions, questions=True) for sentence in sentences], axis=0)

@@ -42,7 +42,7 @@ SIZE: Final = Size(units=24, penalty=3e-4, rounds=16)
 EMPHASIS: Final = 3.0
 
 
-def learn(replies: Sequence[Reply], size: Size = SIZE) -> Net:
+def learn(replies: Sequence[Reply]) -> Net:
     """Learn from these replies."""
     inputs = np.concatenate([reply.inputs for reply in replies])
     right = np.concatenate([reply.right for reply in replies])
@@ -52,7 +52,7 @@ def learn(replies: Sequence[Reply], size: Size = SIZE) -> Net:
             for reply, weight in zip(replies, weights_of(replies), strict=True)
         ]
     )
-    return fit(inputs, right, weights / weights.mean(), size)
+    return fit(inputs, right, weights / weights.mean(), SIZE)
 
 
 def weights_of(replies: Sequence[Reply]) -> Column:

@@ -282,9 +282,7 @@ def usefulness(confidence: float, helped: float, hindered: float) -> float:
     return round((0.5 + confidence + helped) / (2.0 + helped + hindered), USEFULNESS_DIGITS)
 
 
-async def previews(
-    tx: Transaction, ids: Sequence[UUID], partitions: Collection[Partition], characters: int = limits.PREVIEW_CHARS
-) -> list[MemoryPreview]:
+async def previews(tx: Transaction, ids: Sequence[UUID], partitions: Collection[Partition]) -> list[MemoryPreview]:
     """Return previews of these memories, in this order; null of what is gone or in none of these partitions."""
     if not ids:
         return []
@@ -295,7 +293,7 @@ async def previews(
     return [
         MemoryPreview(
             id=str(memory_id),
-            preview=preview_of(beginnings[memory_id], characters) if memory_id in beginnings else None,
+            preview=preview_of(beginnings[memory_id], limits.PREVIEW_CHARS) if memory_id in beginnings else None,
         )
         for memory_id in ids
     ]

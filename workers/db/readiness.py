@@ -161,16 +161,17 @@ def lacks(behind: tuple[Migration, ...]) -> str:
     return f"The database has schema {behind[0].version - 1}; this version of engramq needs {behind[-1].version}."
 
 
-async def require_own_session(
-    connection: psycopg.AsyncConnection[Any], recovery: str = "Set ENGRAMQ_MIGRATE_DATABASE_URL to the server itself."
-) -> None:
+async def require_own_session(connection: psycopg.AsyncConnection[Any]) -> None:
     """Return if the server's process that serves a connection is its own; raises NotReady behind a pooler.
 
     Locks and settings of a session would stay with the pooler. Raises psycopg.Error.
     """
     row = await (await connection.execute(SERVED_BY)).fetchone()
     if row is None or row["pid"] != connection.info.backend_pid:
-        raise NotReady("A pooler is before the database, and this takes a session of the server's own.", recovery)
+        raise NotReady(
+            "A pooler is before the database, and this takes a session of the server's own.",
+            "Set ENGRAMQ_MIGRATE_DATABASE_URL to the server itself.",
+        )
 
 
 def require_utf8(connection: psycopg.AsyncConnection[Any]) -> None:

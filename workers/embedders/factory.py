@@ -25,43 +25,41 @@ _ACCEPTED = "minilm, openai:<model>, openai:<model>@<dimensions>, onnx:<folder>,
 when_erased(hashing.forget_texts)
 
 
-def create_embedder(
-    name: str, url: str | None = None, *, key: str = "", threads: int | None = None, home: Path | None = None
-) -> Embedder:
+def create_embedder(name: str, url: str | None = None, *, key: str = "", home: Path | None = None) -> Embedder:
     """Return the embedder that `name` (ENGRAMQ_EMBEDDER) asks for; nothing is loaded or reached yet.
 
     `url` (ENGRAMQ_EMBEDDER_URL; empty: OpenAI's own) and `key` (ENGRAMQ_EMBEDDER_KEY; for OpenAI's own endpoint
-    OPENAI_API_KEY serves too) matter to `openai:` only, `threads` to our own models, `home` (ENGRAMQ_HOME; None: there
-    is none) to what is built there. Raises ValueError naming the setting and what it accepts.
+    OPENAI_API_KEY serves too) matter to `openai:` only, `home` (ENGRAMQ_HOME; None: there is none) to what is built
+    there. Raises ValueError naming the setting and what it accepts.
     """
     kind, separator, model = name.partition(":")
     if name == "minilm":
-        return MiniLmEmbedder(threads=threads or 1)
+        return MiniLmEmbedder()
     if name == hashing.NAME:  # of tests: what accepts it says nothing of it
         return hashing.HashEmbedder()
     if name == "e5":
-        return _e5(home, threads or 1)
+        return _e5(home)
     if kind == "onnx" and model:
-        return _onnx(name, Path(model).expanduser(), threads or 1)
+        return _onnx(name, Path(model).expanduser())
     if kind == "fastembed" and model:
-        return FastembedEmbedder(name, model, threads=threads or 1, home=home)
+        return FastembedEmbedder(name, model, home=home)
     if kind == "openai" and separator:
         return _openai(name, model, url or "", key)
     raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} is not an embedder; accepted are {_ACCEPTED}")
 
 
-def _e5(home: Path | None, threads: int) -> Embedder:
+def _e5(home: Path | None) -> Embedder:
     if home is None or not e5.is_built(home):
         where = "" if home is None else f" in {home}"
         raise ValueError(f"ENGRAMQ_EMBEDDER='e5': the model is not built{where}; {e5.MEND}")
-    return e5.e5_embedder(e5.folder_in(home), threads=threads)
+    return e5.e5_embedder(e5.folder_in(home))
 
 
-def _onnx(name: str, folder: Path, threads: int) -> Embedder:
+def _onnx(name: str, folder: Path) -> Embedder:
     if not folder.is_absolute():
         raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} must name an absolute folder, as onnx:/srv/models/mine")
     try:
-        return OnnxEmbedder(name, read_folder(folder), threads=threads)
+        return OnnxEmbedder(name, read_folder(folder))
     except ValueError as problem:
         raise ValueError(f"ENGRAMQ_EMBEDDER={name!r}: {problem}") from None
 

@@ -23,10 +23,10 @@ _LOADING: Final = (OSError, ValueError, RuntimeError)
 class FastembedEmbedder(Embedder):
     """Load on first use, downloading the model when it is not here yet."""
 
-    def __init__(self, name: str, model: str, *, threads: int = 1, home: Path | None = None, **options: Any) -> None:
+    def __init__(self, name: str, model: str, *, home: Path | None = None, **options: Any) -> None:
         """`name` is the setting, `model` the package's name; `home` keeps what is downloaded; `options` go on to it."""
         self._name, self._model = name, model
-        self._options = {"threads": threads, **options}
+        self._options = {"threads": 1, **options}
         if home is not None:
             self._options["cache_dir"] = str(home / FOLDER)
         self._package: LazyModel[Any] = LazyModel(

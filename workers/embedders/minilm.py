@@ -79,7 +79,7 @@ class Arithmetic(StrEnum):
 class LoadedMiniLm:
     """A loaded model."""
 
-    def __init__(self, folder: Path, arithmetic: Arithmetic, *, threads: int = 1) -> None:
+    def __init__(self, folder: Path, arithmetic: Arithmetic) -> None:
         """Raises EmbedderUnavailable for a file that is missing or damaged, and without the libraries."""
         self.arithmetic = arithmetic
         check_file(folder / MODEL_FILE, MODEL_SHA256, mend=MEND)  # holds the table of tokens of both
@@ -88,7 +88,7 @@ class LoadedMiniLm:
             path = folder / INT8_FILE
             check_file(path, INT8_SHA256, mend=MEND)
         with needing_libraries("minilm"):
-            self._session = load_session(path, threads=threads, fold=arithmetic is Arithmetic.FLOAT32)
+            self._session = load_session(path, fold=arithmetic is Arithmetic.FLOAT32)
         return_freed_memory()
 
     def run(self, batch: Sequence[Sequence[int]]) -> Vectors:
@@ -142,9 +142,8 @@ class _Loaded:
 class MiniLmEmbedder(Embedder):
     """Load on first use; embed sorted by length, in runs of at most 32 texts and about 1,000 padded tokens."""
 
-    def __init__(self, *, threads: int = 1, folder: Path = FOLDER, arithmetic: Arithmetic | None = None) -> None:
-        """`threads` is what one run may use; `folder` holds the files; `arithmetic` None: see `_sessions`."""
-        self._threads = threads
+    def __init__(self, *, folder: Path = FOLDER, arithmetic: Arithmetic | None = None) -> None:
+        """`folder` holds the files; `arithmetic` None: see `_sessions`."""
         self._folder = folder
         self._arithmetic = arithmetic
         self._spare: dict[Arithmetic, LoadedMiniLm] = {}  # of the model before, for the next one that is loaded
@@ -225,7 +224,7 @@ class MiniLmEmbedder(Embedder):
         return sessions
 
     def _session(self, arithmetic: Arithmetic) -> LoadedMiniLm:
-        return self._spare.get(arithmetic) or LoadedMiniLm(self._folder, arithmetic, threads=self._threads)
+        return self._spare.get(arithmetic) or LoadedMiniLm(self._folder, arithmetic)
 
 
 def _run(loaded: _Loaded, batch: Sequence[Sequence[int]], *, questions: bool) -> Vectors:

@@ -150,14 +150,14 @@ def _digest(path: Path) -> str:
 class FolderSession:
     """The loaded model with its tokenizer. Constructing and calling block."""
 
-    def __init__(self, name: str, folder: ModelFolder, *, threads: int, mend: str) -> None:
+    def __init__(self, name: str, folder: ModelFolder, *, mend: str) -> None:
         """`mend` says what to do about a damaged file. Raises EmbedderUnavailable."""
         for path, sha256 in folder.digests.items():
             check_file(path, sha256, mend=mend)
         self._folder = folder
         with needing_libraries(name):
             self._tokenizer = load_tokenizer(folder.tokenizer, folder.max_tokens)
-            self._session = load_session(folder.graph, threads=threads, fold=True)
+            self._session = load_session(folder.graph, fold=True)
         self._inputs = {given.name for given in self._session.get_inputs()}
         outputs = [made.name for made in self._session.get_outputs()]
         self._output = SENTENCE if SENTENCE in outputs else outputs[0]
@@ -202,7 +202,7 @@ class OnnxEmbedder(Embedder):
     """Load on first use; embed sorted by length. Texts and questions get the model's own prompts."""
 
     def __init__(
-        self, name: str, folder: ModelFolder, *, sha256: str = "", dimensions: int = 0, threads: int = 1, mend: str = ""
+        self, name: str, folder: ModelFolder, *, sha256: str = "", dimensions: int = 0, mend: str = ""
     ) -> None:
         """`sha256` and `dimensions` are those of the model where they are known beforehand."""
         cores = usable_cores()
@@ -215,7 +215,7 @@ class OnnxEmbedder(Embedder):
             batches=BatchLimits(texts=TEXTS_PER_RUN, concurrent=cores, alone=True),
         )
         self._model = LazyModel(
-            partial(FolderSession, name, folder, threads=threads, mend=mend or "export the model again"),
+            partial(FolderSession, name, folder, mend=mend or "export the model again"),
             at_once=cores,
             closed_reason=f"the {name} embedder is closed",
         )

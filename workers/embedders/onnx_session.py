@@ -90,15 +90,14 @@ def load_tokenizer(path: Path, tokens: int) -> "Tokenizer":
     return tokenizer
 
 
-def load_session(path: Path, *, threads: int, fold: bool) -> Any:
+def load_session(path: Path, *, fold: bool) -> Any:
     """Return a session; `fold`: weights of 8 bits become float32 at load.
 
     Without it the runtime takes int8 kernels where it finds such weights: mean cosine .9996, not .9998.
     """
     onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     # The arena keeps the largest batch ever seen for good: 120 instead of 300 MB per worker without it.
     options.enable_cpu_mem_arena = False
     options.log_severity_level = 3

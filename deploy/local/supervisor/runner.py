@@ -265,6 +265,7 @@ class ServiceRunner:
 # Two generations of this for each of six programs: 60 MB at most, plus what is written between two looks.
 LARGEST_BYTES = 5 * 1024 * 1024
 _TAIL_BYTES = 8 * 1024
+_LAST_LINES = 8
 
 
 def rotate_logs(folder: Path, largest_bytes: int = LARGEST_BYTES) -> None:
@@ -290,7 +291,7 @@ def _size(log: Path) -> int:
         return 0
 
 
-def last_lines(log: Path, count: int = 8, *, since: int = 0) -> list[str]:
+def last_lines(log: Path, *, since: int = 0) -> list[str]:
     """The last lines of a log, after so many bytes, that are not blank; none when it cannot be read."""
     try:
         with log.open("rb") as source:
@@ -300,4 +301,4 @@ def last_lines(log: Path, count: int = 8, *, since: int = 0) -> list[str]:
             text = source.read(_TAIL_BYTES).decode(errors="replace")
     except OSError:
         return []
-    return [line for line in text.splitlines() if line.strip()][-count:]
+    return [line for line in text.splitlines() if line.strip()][-_LAST_LINES:]

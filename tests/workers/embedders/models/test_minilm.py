@@ -182,9 +182,9 @@ async def test_a_new_store_on_a_cpu_that_multiplies_int8_loads_that_alone(
     caplog.set_level(logging.INFO)
     loaded, load = [], LoadedMiniLm.__init__
 
-    def note(session: LoadedMiniLm, folder: Path, arithmetic: Arithmetic, *, threads: int) -> None:
+    def note(session: LoadedMiniLm, folder: Path, arithmetic: Arithmetic) -> None:
         loaded.append(arithmetic)
-        load(session, folder, arithmetic, threads=threads)
+        load(session, folder, arithmetic)
 
     monkeypatch.setattr(LoadedMiniLm, "__init__", note)
     monkeypatch.setattr(minilm, "multiplies_int8", lambda: True)
