@@ -30,7 +30,7 @@ import psycopg
 
 from bench import known_sets
 from bench.common import McpClient, PrivateStack, emit, private_stack
-from bench.page import Generated, Line, read_printed
+from bench.page import Generated, Line, read_printed, table
 from bench.retrieval import bring_in, wait_for_vectors
 from tools.relevance import fillers
 from tools.relevance.lookups import ANSWERED, HELD, SHAPES, UNANSWERED, Home, Lookup, holders, homes
@@ -168,7 +168,7 @@ def section(lines: Sequence[Line]) -> str:
     of_sets = [line for name in known_sets.SETS for line in lines if line["set"] == name]
     tables = [*_of_homes(of_homes)] if of_homes else []
     if of_sets:
-        tables.append(_table(["set", "asked", "right", "figures"], map(_of_set, of_sets)))
+        tables.append(table(["set", "asked", "right", "figures"], map(_of_set, of_sets)))
     return "\n\n".join([SECTION.begin, said, *tables, SECTION.end])
 
 
@@ -186,7 +186,7 @@ def _of_homes(lines: Sequence[Line]) -> Iterator[str]:
             cells = [_figures(by_size[size], columns) if size in by_size else "" for size in sizes]
             rows.append([shape, str(max(line["n"] for line in by_size.values())), *cells])
         yield f"{title}:"
-        yield _table(heads, rows)
+        yield table(heads, rows)
     yield f'"no" was said beside hits {sum(line["denied"] for line in lines if line["measure"] in SHAPES)} times.'
 
 
@@ -197,10 +197,6 @@ def _figures(line: Line, columns: Sequence[str]) -> str:
 def _of_set(line: Line) -> list[str]:
     shares = ", ".join(f"{name} {_figures(line, [name])}" for name in line if name not in known_sets.PLAIN)
     return [f"{line['set']}: {line['measure']}", str(line["n"]), _figures(line, ["right"]), shares]
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, ["---"] * len(heads), *rows])
 
 
 def main() -> None:

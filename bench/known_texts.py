@@ -103,7 +103,6 @@ _MODULES: Final = ("api", "cache", "codec", "db", "events", "jobs", "locks", "po
 _WORDS: Final = ("accept", "batch", "commit", "dispatch", "encode", "flush", "handle", "load", "merge", "poll", "read",
                  "render", "resolve", "send", "split", "store", "sync", "write")  # fmt: skip
 _LEVELS: Final = ("DEBUG", "INFO", "INFO", "INFO", "WARN", "ERROR")
-_GREETINGS: Final = ("Hello all,", "Dear colleagues,", "Hi,")
 _SENTENCES: Final = (
     "Thank you for the quick reply.", "I have talked to the others and they agree.", "See the figures below.",
     "We should look at it again after the holidays.", "Please tell me if anything is missing.",
@@ -127,10 +126,6 @@ def _diff(chance: random.Random) -> str:
     )
 
 
-def _mail(chance: random.Random) -> str:
-    return "> " + " ".join(chance.sample(_SENTENCES, 3))
-
-
 def _log(chance: random.Random) -> str:
     month, day, hour, minute = (chance.randint(least, most) for least, most in ((1, 12), (1, 28), (0, 23), (0, 59)))
     stamp = f"2026-{month:02}-{day:02}T{hour:02}:{minute:02}:07Z"
@@ -141,7 +136,7 @@ def _log(chance: random.Random) -> str:
 _PASTES: Final[Mapping[str, tuple[str, Callable[[random.Random], str]]]] = {
     "trace": ("Traceback (most recent call last):", _trace),
     "diff": ("diff --git a/app/main.py b/app/main.py", _diff),
-    "mail": ("On Tuesday Ursel wrote:", _mail),
+    "mail": ("On Tuesday Ursel wrote:", lambda chance: "> " + " ".join(chance.sample(_SENTENCES, 3))),
     "log": ("", _log),
 }
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from mcp.client import Client
 
 from bench.common import ENGRAMQ, PrivateStack, emit, private_stack
-from bench.retrieval import EVERYTHING, MAX_CHARS, bring_in
+from bench.retrieval import Row, ask, bring_in
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
@@ -35,8 +34,6 @@ LANGUAGES: Final = {
     "en": "english", "de": "german", "fr": "french", "es": "spanish", "zh": "chinese", "ja": "japanese",
 }  # fmt: skip
 EXTERNAL_IDS: Final = b"select id, external_id from nodes where tenant = %(tenant)s"
-LIMIT: Final = 50
-AT_ONCE: Final = 4
 
 Fact = dict[str, Any]
 Ranks = list[int | None]  # the place of the right memory for each question, from 0; None: not found
@@ -54,43 +51,20 @@ def figures(ranks: Ranks) -> dict[str, Any]:
     return recall_at | {"MRR": sum(1 / (rank + 1) for rank in found) / len(ranks)}
 
 
-async def asked(url: str, questions: list[tuple[str, str]], ranking: Ranking) -> Ranks:
-    """Ask (external id, question) pairs."""
-    room = asyncio.Semaphore(AT_ONCE)
-    async with Client(url) as client:
-
-        async def one(wanted: str, question: str) -> int | None:
-            async with room:
-                given = {
-                    "query": question,
-                    "limit": LIMIT,
-                    "max_chars": MAX_CHARS,
-                    "ranking": ranking.value,
-                    **EVERYTHING,
-                }
-                result = await client.call_tool("search_memories", given)
-            body = result.structured_content
-            assert body is not None
-            assert body["status"] == "success", body
-            return place(wanted, [memory["external_id"] for memory in body["memories"]])
-
-        return list(await asyncio.gather(*(one(*pair) for pair in questions)))
-
-
-async def by_words(stack: PrivateStack, namespace: str, questions: list[tuple[str, str]]) -> Ranks:
+async def by_words(stack: PrivateStack, namespace: str, queries: list[Row]) -> Ranks:
     """Look the questions up by full text alone, as a search does whose embedder is away."""
     chosen = Filters(partitions=(Partition.TRUSTED,))
     async with await Store.open(stack.database_url) as store:
         rows = await store.read(namespace, lambda tx: tx.rows(EXTERNAL_IDS))
         names = {str(row["id"]): row["external_id"] for row in rows}
         ranks: Ranks = []
-        for wanted, question in questions:
+        for query in queries:
             found = await store.read(
                 namespace,
-                lambda tx, question=question: find_candidates(tx, Sizes(), Question(question), None, chosen),  # type: ignore[misc]
+                lambda tx, text=query["query"]: find_candidates(tx, Sizes(), Question(text), None, chosen),  # type: ignore[misc]
             )
             scored = sorted(zip(found.lexical, found.ids, strict=True), key=lambda item: (-(item[0] or 0.0), item[1]))
-            ranks.append(place(wanted, [names[item] for _, item in scored]))
+            ranks.append(place(query["qid"], [names[item] for _, item in scored]))
         return ranks
 
 
@@ -114,11 +88,12 @@ def measure(embedder: str, stack: PrivateStack, languages: Mapping[str, str]) ->
     emit(BENCH, "imported", embedder=embedder, memories=len(rows), per_s=len(rows) / seconds)
     for short, language in languages.items():
         url = f"http://127.0.0.1:{stack.start_gateway(short)}/mcp"
-        questions = [(str(fact["id"]), fact[short]["question"]) for fact in every]
+        queries = [{"qid": str(fact["id"]), "query": fact[short]["question"]} for fact in every]
         told: dict[str, Any] = {"embedder": embedder, "language": short, "configured": language}
         for ranking in (Ranking.RELEVANCE, Ranking.SIMILARITY):
-            emit(BENCH, ranking.value, **told, **figures(asyncio.run(asked(url, questions, ranking))))
-        emit(BENCH, "words", **told, **figures(asyncio.run(by_words(stack, short, questions))))
+            found = asyncio.run(ask(url, queries, ranking=ranking))
+            emit(BENCH, ranking.value, **told, **figures([place(qid, names) for qid, names in found.items()]))
+        emit(BENCH, "words", **told, **figures(asyncio.run(by_words(stack, short, queries))))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
                            --corpus realtalk MEMORIES.jsonl QUERIES.jsonl
                            [--before FILE] [--save FILE] [--write] [--from FILE ...]
 
-Files as `bench.retrieval` takes them. Each corpus is imported into a private stack and asked through the MCP gateway,
+Files as `bench.retrieval` has them. Each corpus is imported into a private stack and asked through the MCP gateway,
 once as it is, once without thread, speaker and date. Beside the product's two rankings: BM25, the vectors, and both
 normalised and added, over the same rows. Prints JSON lines: recall at 5 and 10 and MRR, overall (adversarial questions
 left out) and by category, and the difference at 10 to each arm with the interval that holds 95 % of 4,000 paired
@@ -27,7 +27,7 @@ import numpy as np
 import psycopg
 
 from bench.common import PrivateStack, emit, private_stack
-from bench.page import Generated, Line, read_printed
+from bench.page import Generated, Line, read_printed, table
 from bench.retrieval import (
     ADVERSARIAL,
     Arms,
@@ -70,8 +70,8 @@ def section(lines: Sequence[Line]) -> str:
     runs = list(dict.fromkeys(_run(line) for line in lines))
     rows = [_overall(run, [line for line in lines if _run(line) == run]) for run in runs]
     said = f"{', '.join(SHOWN)}, and how far engramq is ahead at 10. {'; '.join(_told_when(lines))}."
-    table = _table(["", "questions", *WAYS.values()], rows)
-    return "\n\n".join([SECTION.begin, said, table, _by_category(lines), SECTION.end])
+    shown = table(["", "questions", *WAYS.values()], rows)
+    return "\n\n".join([SECTION.begin, said, shown, _by_category(lines), SECTION.end])
 
 
 def _run(line: Line) -> Run:
@@ -110,7 +110,7 @@ def _by_category(lines: Sequence[Line]) -> str:
         )
     heading = "### By kind of question, the worst first"
     said = "R@10, as it is, of so many questions, and how far that is ahead of the best of the others; bold: behind."
-    return f"{heading}\n\n{said}\n\n" + _table(["", "kinds"], ([name, " ".join(told)] for name, told in rows.items()))
+    return f"{heading}\n\n{said}\n\n" + table(["", "kinds"], ([name, " ".join(told)] for name, told in rows.items()))
 
 
 def _told_when(lines: Iterable[Line]) -> list[str]:
@@ -119,10 +119,6 @@ def _told_when(lines: Iterable[Line]) -> list[str]:
     for line in lines:
         loads.setdefault(f"{line['on']} on {line['cpus']} cores", []).append(line["load_1m"])
     return [f"{when}, load {min(found):g} to {max(found):g}" for when, found in loads.items()]
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, ["---"] * len(heads), *rows])
 
 
 def _listed(names: Sequence[str]) -> str:

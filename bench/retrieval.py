@@ -1,17 +1,10 @@
-"""How well memories are found: labelled questions through the MCP gateway.
-
-    python -m bench.retrieval MEMORIES.jsonl QUERIES.jsonl [--without thread,speaker,occurred_at] [--rankings FILE]
-                              [--url http://127.0.0.1:8765/mcp]
+"""Rank labelled questions through the MCP gateway and by single arms, and score what was found; see `bench.recall`.
 
 MEMORIES has rows as `engramq import` takes them, with namespace and external_id; QUERIES has one question per line:
-{"qid", "namespace", "query", "category", "evidence": [external_id, ...]}. The memories are imported and embedded for
-real into a private stack with one gateway for each namespace, or, with --url, into the running stack of this home, all
-in the namespace that it serves. Each question is asked over HTTP by the SDK's client with limit 50. Prints JSON lines:
-recall at 5, 10, 20 and 50, nDCG at 10 and MRR by category, and over all but category 5. --rankings writes what was
-found, one line per question: {"qid", "ranking": [external_id, ...]}.
+{"qid", "namespace", "query", "category", "evidence": [external_id, ...]}. Each question is asked over HTTP by the SDK's
+client with limit 50.
 """
 
-import argparse
 import asyncio
 import json
 import math
@@ -20,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +23,7 @@ import psycopg
 from mcp.client import Client
 from numpy.typing import NDArray
 
-from bench.common import ENGRAMQ, emit, private_stack
+from bench.common import ENGRAMQ
 from engramq.schemas import limits
 from engramq.workers.db.vectors import unpack
 from engramq.workers.embedders.minilm import MiniLmEmbedder
@@ -50,30 +43,15 @@ def score(ranking: Sequence[str], evidence: Set[str]) -> dict[str, float]:
     return figures
 
 
-def means(scored: Iterable[tuple[int, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """Return the mean figures by category, and overall (without adversarial questions), each with its count n."""
-    groups: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for category, figures in scored:
-        groups[f"category {category}"].append(figures)
-        if category != ADVERSARIAL:
-            groups["overall"].append(figures)
-    return {
-        name: {"n": len(rows)} | {figure: sum(row[figure] for row in rows) / len(rows) for figure in rows[0]}
-        for name, rows in sorted(groups.items())
-    }
-
-
 def _discount(place: int) -> float:
     return 1 / math.log2(place + 2)
 
 
-BENCH: Final = "retrieval"
 LIMIT: Final = 50
 MAX_CHARS: Final = 200_000  # so that no hit is left out for want of room
 AT_ONCE: Final = 4  # questions of one namespace
 # What a search takes so that no hit is left out for want of relevance.
 EVERYTHING: Final[Mapping[str, Any]] = {"min_relevance": 0}
-MARK: Final = "\t"  # between a namespace and an external id, where several namespaces go into one
 
 Row = dict[str, Any]
 
@@ -84,19 +62,14 @@ def read_lines(path: Path) -> list[Row]:
         return [json.loads(line) for line in file if line.strip()]
 
 
-def prepared(memories: list[Row], without: frozenset[str], *, one_namespace: str | None = None) -> list[Row]:
-    """Return the rows to import: without some fields (a thread takes its positions along), or all in one namespace.
+def prepared(memories: list[Row], without: frozenset[str]) -> list[Row]:
+    """Return the rows to import without some fields; a thread takes its positions along.
 
     Contents that are too long are cut: BEAM has two.
     """
     gone = without | ({"position"} if "thread" in without else frozenset())
     rows = [{name: value for name, value in row.items() if name not in gone} for row in memories]
-    rows = [row | {"content": row["content"][: limits.CONTENT_CHARS]} for row in rows]
-    if one_namespace is None:
-        return rows
-    return [
-        {**row, "namespace": one_namespace, "external_id": row["namespace"] + MARK + row["external_id"]} for row in rows
-    ]
+    return [row | {"content": row["content"][: limits.CONTENT_CHARS]} for row in rows]
 
 
 def bring_in(rows: list[Row], variables: Mapping[str, str]) -> float:
@@ -138,58 +111,6 @@ def by_namespace(queries: list[Row]) -> dict[str, list[Row]]:
     for query in queries:
         groups[query["namespace"]].append(query)
     return groups
-
-
-def rank_privately(memories: list[Row], queries: list[Row], without: frozenset[str]) -> dict[str, list[str]]:
-    """Rank through a stack of its own, each namespace through a gateway of its own."""
-    rankings: dict[str, list[str]] = {}
-    with private_stack() as stack:
-        stack.start_workers()
-        ports = {namespace: stack.start_gateway(namespace) for namespace in by_namespace(queries)}
-        seconds = bring_in(prepared(memories, without), stack.variables)
-        emit(BENCH, "imported", memories=len(memories), seconds=seconds, per_s=len(memories) / seconds)
-        for namespace, several in by_namespace(queries).items():
-            rankings |= asyncio.run(ask(f"http://127.0.0.1:{ports[namespace]}/mcp", several))
-    return rankings
-
-
-def rank_at(url: str, memories: list[Row], queries: list[Row], without: frozenset[str]) -> dict[str, list[str]]:
-    """Rank through the running stack of this home, whose gateway serves one namespace over HTTP."""
-    namespace = os.environ.get("ENGRAMQ_NAMESPACE", "default_user")
-    bring_in(prepared(memories, without, one_namespace=namespace), {})
-    rankings = asyncio.run(ask(url, queries))
-    return {qid: [memory_id.rpartition(MARK)[2] for memory_id in ranking] for qid, ranking in rankings.items()}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("memories", type=Path)
-    parser.add_argument("queries", type=Path)
-    parser.add_argument("--without", default="", help="fields to withhold, with commas")
-    parser.add_argument("--rankings", type=Path)
-    parser.add_argument("--url")
-    chosen = parser.parse_args()
-    memories, queries = read_lines(chosen.memories), read_lines(chosen.queries)
-    without = frozenset(filter(None, chosen.without.split(",")))
-    if chosen.url:
-        rankings = rank_at(chosen.url, memories, queries, without)
-    else:
-        rankings = rank_privately(memories, queries, without)
-    scored = [(query["category"], score(rankings[query["qid"]], set(query["evidence"]))) for query in queries]
-    for group, figures in means(scored).items():
-        emit(BENCH, group, digits=None, without=sorted(without), memories=len(memories), **figures)
-    if chosen.rankings:
-        write(chosen.rankings, rankings)
-
-
-def write(path: Path, rankings: dict[str, list[str]]) -> None:
-    """Write what was found, one question per line."""
-    lines = (json.dumps({"qid": qid, "ranking": ranking}) + "\n" for qid, ranking in rankings.items())
-    path.write_text("".join(lines), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
 
 
 Matrix = NDArray[np.float64]

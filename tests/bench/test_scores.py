@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bench.dense import HALVES, SET, figures
 from bench.recall import CORPORA, LINES, compared, read, verdict
-from bench.retrieval import by_namespace, means, prepared, read_lines, score
+from bench.retrieval import by_namespace, prepared, read_lines, score
 
 IDS = [f"d{number}" for number in range(60)]
 
@@ -20,16 +20,6 @@ def test_a_ranking_is_scored_as_by_hand() -> None:
     best = 1 + 1 / math.log2(3) + 1 / 2
     expected = {"R@5": 2 / 3, "R@10": 2 / 3, "R@20": 2 / 3, "R@50": 2 / 3, "nDCG@10": gained / best, "MRR": 1 / 2}
     assert figures == pytest.approx(expected, abs=1e-12)
-
-
-def test_means_are_by_category_and_overall_without_the_adversarial_one() -> None:
-    scored = [(1, {"R@5": 1.0}), (1, {"R@5": 0.0}), (4, {"R@5": 1.0}), (5, {"R@5": 0.0})]
-    assert means(scored) == {
-        "category 1": {"n": 2, "R@5": 0.5},
-        "category 4": {"n": 1, "R@5": 1.0},
-        "category 5": {"n": 1, "R@5": 0.0},
-        "overall": {"n": 3, "R@5": 2 / 3},
-    }
 
 
 @given(st.permutations(IDS), st.sets(st.sampled_from(IDS), min_size=1))
@@ -49,8 +39,6 @@ def test_what_is_withheld_is_not_imported_and_positions_go_with_their_thread() -
     assert prepared([row], frozenset({"thread"})) == [
         {"namespace": "n", "external_id": "x", "content": "c", "speaker": "s"}
     ]
-    (moved,) = prepared([row], frozenset(), one_namespace="default_user")
-    assert (moved["namespace"], moved["external_id"]) == ("default_user", "n\tx")
     assert by_namespace([row, {**row, "namespace": "m"}]) == {"n": [row], "m": [{**row, "namespace": "m"}]}
 
 

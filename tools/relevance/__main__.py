@@ -1,6 +1,6 @@
 """Make the weights of the judge again, and say how good they are: `python -m tools.relevance --data FOLDER`.
 
-FOLDER has the development halves of LoCoMo, BEAM and REALTALK, as bench.retrieval takes them, in
+FOLDER has the development halves of LoCoMo, BEAM and REALTALK, as bench.retrieval describes them, in
 `locomo.dev.memories.jsonl`, `locomo.dev.queries.jsonl` and so on. What was found is kept in --cache, so that learning
 again takes some minutes. Prints JSON lines: of whole worlds that were held out, how far the chances are true (expected
 calibration error), and what bounds on them lose and leave out. The same data gives the same weights.
