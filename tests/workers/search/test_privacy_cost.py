@@ -1,30 +1,35 @@
-"""What privacy costs a search: the pages that PostgreSQL reads, which are the same on every machine (PV-6).
-
-bench/private.py measures the processor's time, on a machine without other work.
-"""
+"""What privacy costs a search: the pages that PostgreSQL reads, which are the same on every machine (PV-6)."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 
-from bench.private import FILTERS, Guards
 from engramq.schemas.commands import ImportMemories, MemoriesImported
 from engramq.schemas.commands.bulk import ImportRow
 from engramq.schemas.envelope import Principal
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Visibility
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Partition, Visibility
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, HalfBytes, Sizes
 from engramq.workers.db.viewers import Viewer
-from engramq.workers.search.candidates import choose_query
+from engramq.workers.search.candidates import Filters, choose_query
 from engramq.workers.search.question import Question
 from tests.workers.conftest import World
 
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
 QUESTION = "Where does heron 77 nest?"
 MOST = 1.05
+TENANT = "(tenant = nullif(current_setting('app.tenant', true), '')::integer)"
+OWNED = (
+    f"({TENANT} and (owner is null or owner between current_setting('app.owner_first', true) "
+    "and current_setting('app.owner_last', true)))"
+)
+VIEWS = ("memories_in_namespace", "nodes_in_namespace")
+FILTERS = Filters(partitions=(Partition.TRUSTED,))
 # In the place of the model, for those that wait for it.
 ANY_VECTOR = b"""
     update memories m set state = 'active', model_id = known.model_id, embedding = array(
@@ -33,6 +38,31 @@ ANY_VECTOR = b"""
     )::vector::halfvec
     from memories known where known.state = 'active' and m.state = 'pending'
 """
+
+
+class Guards:
+    """The policies and views, with and without the owner."""
+
+    def __init__(self, owner_url: str) -> None:
+        self._url = owner_url
+        with psycopg.connect(owner_url) as owner:
+            self._views = {name: self._definition(owner, name) for name in VIEWS}
+
+    def know_owners(self, known: bool) -> None:
+        """Put the guards up that know owners, or those that do not."""
+        condition = OWNED if known else TENANT
+        with psycopg.connect(self._url) as owner:
+            for table in ("memories", "nodes", "edges"):
+                owner.execute(f"alter policy own_tenant on {table} using {condition} with check {condition}".encode())
+            for name, definition in self._views.items():
+                bare = re.sub(r"WHERE .*", f"where {TENANT}", definition, flags=re.DOTALL)
+                owner.execute(f"create or replace view {name} as {definition if known else bare}".encode())
+
+    @staticmethod
+    def _definition(owner: psycopg.Connection, name: str) -> str:
+        row = owner.execute("select pg_get_viewdef(%s::regclass)", [name]).fetchone()
+        assert row is not None
+        return str(row[0]).rstrip(";")
 
 
 @pytest.fixture
