@@ -136,11 +136,6 @@ def test_a_missing_parameter_is_named_before_an_unknown_one_and_that_before_wron
         assert refusal(tool, {**MINIMAL[tool.name], "\ud800\0": 1}).fault.field == r"'\ud800\x00'"
 
 
-@pytest.mark.parametrize("given", [None, [], "text", 5, True, math.nan])
-def test_arguments_that_are_no_object_are_refused_as_arguments(given: Any) -> None:
-    assert refusal(TOOLS["store_memory"], given).fault.field == "arguments"
-
-
 @pytest.mark.parametrize(
     ("tool", "given", "meant"),
     [

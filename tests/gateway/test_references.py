@@ -51,14 +51,6 @@ async def test_a_reference_to_nothing_is_refused_by_name(
     assert workers.seen == []
 
 
-async def test_references_mean_nothing_in_another_session_or_to_another_principal(
-    service: Service, workers: WorkerSide, breadcrumbs: None
-) -> None:
-    for other in ({"session": "t"}, {"session": "s", "principal": "you"}):
-        body = await call(service, "get_memory", memory_id="@stored", **other)
-        assert (body["status"], body["field"]) == ("invalid_parameter", "memory_id")
-
-
 async def test_a_malformed_id_is_just_an_unknown_one(service: Service, workers: WorkerSide) -> None:
     for strange in ("x", "00000000-0000-0000-0000", "1'; drop table memories --", "🦆", "stored"):
         await call(service, "get_memory", memory_id=strange)

@@ -16,7 +16,7 @@ from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.schema import output_schema
 from engramq.gateway.service import Service
-from engramq.schemas.commands import TOOLS, Command, MemoryFound, MemoryList, StoreMemory, Surveyed, SurveyMemories
+from engramq.schemas.commands import TOOLS, Command, MemoryFound, StoreMemory, Surveyed, SurveyMemories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.ids import mark_of, parse_uuid, uuid7
@@ -190,20 +190,6 @@ async def test_the_prompt_takes_the_task_ahead(client: Client) -> None:
     with pytest.raises(MCPError) as refused:
         await client.get_prompt("another")
     assert refused.value.code == INVALID_PARAMS
-
-
-async def test_a_cursor_leads_to_the_next_page_and_to_no_other_list(client: Client, workers: WorkerSide) -> None:
-    page = MemoryList(memories=[], count=0, next_cursor="2026-01-31T09:00:00.000000Z m-1")
-    workers.script = {kind: (lambda _c, _e: page) for kind in workers.script}
-    cursor = (await call(client, "list_recent_memories", sectors=["semantic", "episodic"]))["next_cursor"]
-    assert "2026" not in cursor
-    following = {"cursor": cursor, "limit": 3}
-    await call(client, "list_recent_memories", sectors=["episodic", "semantic", "semantic"], **following)
-    assert workers.seen[-1].command.cursor == page.next_cursor  # type: ignore[attr-defined]
-    for other in ({}, {"sectors": ["semantic"]}, {"sectors": ["episodic", "semantic"], "include_superseded": True}):
-        refused = await call(client, "list_recent_memories", **other, **following)
-        assert (refused["status"], refused["field"]) == ("invalid_parameter", "cursor")
-    assert len(workers.seen) == 2
 
 
 @pytest.mark.promise("AG-4")

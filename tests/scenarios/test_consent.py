@@ -21,19 +21,6 @@ async def follow(agent: Agent, hint: str) -> dict[str, Any]:
     return await agent.call(found[1], **arguments)
 
 
-@pytest.mark.promise("OV-2")
-async def test_two_principals_who_do_what_the_hints_say_end_with_the_change(stage: Stage) -> None:
-    service = await stage.gateway()
-    async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
-        edge = await ada.call("graph_add_edge", **FACT, properties=FLAG)
-        change = {**FACT, "new_sector": "emotional"}
-        refused = await ada.call("reclassify_memory_sector", **change)
-        assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
-        assert refused["approved_by"] == ["ada"]
-        assert (await follow(bob, refused["hint"]))["state"] == "approved"
-        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "success"
-
-
 @pytest.mark.promise("OV-2", "OV-4")
 @pytest.mark.parametrize(
     ("tool", "names", "given"),

@@ -53,18 +53,6 @@ async def test_every_tool_says_alike_what_is_not_there(agent: Agent) -> None:
 
 
 @pytest.mark.promise("OV-11")
-async def test_a_step_that_a_hint_names_leads_to_what_is_there(agent: Agent) -> None:
-    await agent.call("graph_add_edge", **TRIPLE)
-    near = await agent.call("get_node_by_name", name="nemo")
-    assert (near["what"], near["suggestions"][0]["name"]) == ("node", "Nemo")
-    assert "suggestions" in near["hint"]
-    (edge,) = (await agent.call("graph_list_edges", node_name=near["suggestions"][0]["name"]))["edges"]
-    assert (await agent.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "deleted"
-    gone = await agent.call("graph_delete_edge", edge_id=edge["edge_id"])
-    assert (gone["status"], gone["what"], gone["edge_id"]) == ("not_found", "edge", edge["edge_id"])
-
-
-@pytest.mark.promise("OV-11")
 async def test_found_things_say_nothing_of_what_is_missing(agent: Agent) -> None:
     memory = await agent.store("The Nautilus dives at dusk")
     for tool, arguments in (
@@ -75,18 +63,6 @@ async def test_found_things_say_nothing_of_what_is_missing(agent: Agent) -> None
         ("restore_memory", {"memory_id": memory["id"]}),
     ):
         assert not {"what", "hint"} & set(await agent.call(tool, **arguments)), tool
-
-
-@pytest.mark.promise("OV-11")
-async def test_a_link_has_two_ends_and_seen_from_a_memory_the_other_one(agent: Agent) -> None:
-    one, other = [(await agent.store(text))["id"] for text in ("Aronnax is a professor", "Conseil sorts fishes")]
-    made = await agent.call("connect", source=one, target=other, relation="supports")
-    assert (made["source_id"], made["target_id"]) == (one, other)
-    for here, there, direction in ((one, other, "outgoing"), (other, one, "incoming")):
-        (link,) = (await agent.call("get_memory", memory_id=here))["links"]
-        assert (link["memory_id"], link["direction"]) == (there, direction)
-    removed = await agent.call("disconnect", source=one, target=other)
-    assert (removed["source_id"], removed["target_id"]) == (one, other)
 
 
 EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "150"))

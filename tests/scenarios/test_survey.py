@@ -1,9 +1,7 @@
 """A survey shows what is kept about a topic, in order, folded, counted, page by page (PR-5)."""
 
-import asyncio
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -37,15 +35,6 @@ async def _keep(agent: Agent, count: int) -> list[str]:
         )
         kept.append(stored["id"])
     return kept
-
-
-async def _pages(agent: Agent, topic: str, **arguments: Any) -> list[list[dict[str, Any]]]:
-    pages, cursor = [], None
-    while True:
-        body = await agent.call("survey_memories", topic=topic, cursor=cursor, **arguments)
-        pages.append(body["extracts"])
-        if (cursor := body["next_cursor"]) is None:
-            return pages
 
 
 @with_settings(embedder="minilm", link_threshold="1", min_relevance="")
@@ -92,22 +81,3 @@ async def test_near_duplicates_are_counted_and_nothing_known_is_said(agent: Agen
     assert body["answered"] == "yes"
     assert new["id"] in {extract["id"] for extract in body["extracts"]}
     assert (unknown["answered"], unknown["extracts"], unknown["totals"]["named"]) == ("no", [], 0)
-
-
-@with_settings(embedder="minilm", link_threshold="1", min_relevance="")
-async def test_what_is_wrong_is_refused_by_name(agent: Agent) -> None:
-    await asyncio.gather(*(agent.store(_content(number)) for number in range(4)))
-    page = await agent.call("survey_memories", topic="boat", limit=1)
-    wrong: list[tuple[str, dict[str, Any]]] = [
-        ("topic", {"topic": " "}),
-        ("until", {"topic": "boat", "since": "2026-02-01", "until": "2026-01-01"}),
-        ("limit", {"topic": "boat", "limit": 0}),
-        ("limit", {"topic": "boat", "limit": 101}),
-        ("order", {"topic": "boat", "order": "size"}),
-        ("cursor", {"topic": "boat", "cursor": "AAAA"}),
-        ("cursor", {"topic": "boats", "cursor": page["next_cursor"]}),
-    ]
-    for field, arguments in wrong:
-        assert await agent.refusal_of("survey_memories", **arguments) == field
-    pages = await _pages(agent, "boat", limit=1)
-    assert sorted(len(page) for page in pages) == [1, 1, 1, 1]

@@ -1,8 +1,5 @@
 """Tags: given with a memory, changed later, and filtered by."""
 
-import itertools
-from typing import Any
-
 import pytest
 
 from tests.scenarios.stage import Agent
@@ -64,14 +61,6 @@ async def test_tags_are_compared_without_case_and_outer_blanks_and_shown_as_firs
 
 
 @pytest.mark.promise("OV-15")
-async def test_a_repeated_store_gives_its_tags_and_project_again(agent: Agent) -> None:
-    given: dict[str, Any] = {"content": BREW, "tags": ["tea"], "project": "kitchen", "idempotency_key": "once"}
-    first, again = [await agent.call("store_memory", **given) for _ in range(2)]
-    assert again == first
-    assert (again["stored"]["tags"], again["stored"]["project"]) == (["tea"], "kitchen")
-
-
-@pytest.mark.promise("OV-15")
 async def test_a_brief_reply_shows_tags_and_project_where_there_are_any(agent: Agent) -> None:
     await agent.store(BREW, tags=["tea"], project="kitchen")
     await agent.store("Nothing about anything")
@@ -79,22 +68,6 @@ async def test_a_brief_reply_shows_tags_and_project_where_there_are_any(agent: A
     bare, full = page["memories"]
     assert (full["tags"], full["project"]) == (["tea"], "kitchen")
     assert not {"tags", "project"} & set(bare)
-
-
-@pytest.mark.promise("OV-15")
-async def test_tags_that_are_none_are_refused_by_name(agent: Agent) -> None:
-    stored = await agent.store(BREW)
-    calls: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("store_memory", "tags", {"content": BREW}),
-        ("search_memories", "tags", {"query": BREW}),
-        ("list_recent_memories", "tags", {}),
-        ("update_memory", "add_tags", {"memory_id": stored["id"]}),
-        ("update_memory", "remove_tags", {"memory_id": stored["id"]}),
-    )
-    wrong: tuple[Any, ...] = ([" "], [""], ["x" * 256], [f"t{number}" for number in range(51)], [1], ["a\0b"])
-    for tags, (tool, name, rest) in itertools.product(wrong, calls):
-        assert await agent.refusal_of(tool, **{**rest, name: tags}) == name, (tool, tags)
-    assert len(await agent.recent()) == 1
 
 
 @pytest.mark.promise("OV-15")

@@ -85,15 +85,6 @@ async def test_what_a_caller_says_is_kept(world: World) -> None:
         assert getattr(memory, name) == said[name]
 
 
-@pytest.mark.promise("MT-1")
-async def test_identical_content_is_two_memories_and_the_twin_is_shown(world: World) -> None:
-    first = await world.keep("Ana prefers tea in the morning")
-    second = await world.keep("Ana prefers tea in the morning")
-    assert [memory.id for memory in second.similar_memories] == [first.stored.id]
-    assert second.similar_memories[0].similarity == pytest.approx(1.0, abs=0.01)
-    assert world.count("memories") == 2
-
-
 @pytest.mark.promise("MT-3")
 async def test_similar_memories_are_visible_ones_of_its_partition_best_first(world: World) -> None:
     text = "The staging cluster runs Kubernetes 1.31 on three nodes"
@@ -269,16 +260,6 @@ async def test_the_same_idempotency_key_stores_once_and_returns_the_first_reply(
 
 
 @pytest.mark.promise("MT-18")
-async def test_eight_at_once_with_one_key_are_one_memory_and_one_reply(world: World) -> None:
-    command = StoreMemory(content="eight at once")
-    outcomes = await asyncio.gather(*(world.complete(assignment(command, idempotency_key="k")) for _ in range(8)))
-    replies = [msgspec.to_builtins(outcome.reply) for outcome in outcomes]
-    assert all(reply == replies[0] for reply in replies)
-    assert sum(not outcome.replayed for outcome in outcomes) == 1
-    assert world.count("memories") == 1
-
-
-@pytest.mark.promise("MT-18")
 async def test_the_same_key_with_other_arguments_or_another_tool_is_a_conflict(world: World) -> None:
     first = await world.complete(assignment(StoreMemory(content="one"), idempotency_key="k"))
     with refused(FaultCode.IDEMPOTENCY_CONFLICT) as faults:
@@ -339,20 +320,3 @@ async def test_a_late_attempt_of_its_store_does_not_bring_an_erased_memory_back(
         assert isinstance(answer, Forgotten)
         assert (answer.status, answer.id) == ("erased", reply.stored.id)
     assert world.count("memories") == 0
-
-
-@pytest.mark.promise("MT-17")
-async def test_what_64_writers_were_told_is_there_is_there(world: World) -> None:
-    async def write(number: int) -> bool:
-        stored = await world.keep(f"fact number {number} about topic{number}")
-        text = await world.store.read(
-            "default_user",
-            lambda tx: tx.rows(
-                b"select node_id from memories where tenant = %(tenant)s and lexemes @@ lexeme_query(tenant, %(word)s)",
-                word=f"topic-{number}",
-            ),
-        )
-        twin = await world.keep(f"fact number {number} about topic{number}")
-        return bool(text) and stored.stored.id in {memory.id for memory in twin.similar_memories}
-
-    assert all(await asyncio.gather(*(write(number) for number in range(64))))

@@ -174,9 +174,13 @@ async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(harness
     edge_id = await constitutive(harness)
     body = await harness.body(reclassified("episodic", reason="it happened"))
     proposal = body["proposal_id"]
+    for _ in range(2):
+        own = await decided(harness, proposal, by=ADA)
+        assert (own["approvals"], own["hint"].startswith("You had approved it before")) == (1, True)
     span = harness.row("select expires_at - created_at as span from proposals")["span"]
     assert span.total_seconds() == 48 * 3600
-    await decided(harness, proposal)
+    assert "hint" not in await decided(harness, proposal)
+    assert "nothing is lacking" in (await decided(harness, proposal))["hint"]
     (listed,) = (await harness.body(ListProposals()))["proposals"]
     assert listed.pop("created_at") < listed["expires_at"]
     edge = listed["edge"]
@@ -205,7 +209,7 @@ async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(harness
         "semantic",
         FLAG,
     ]
-    asked_for, answered = harness.audit(edge_id)
+    asked_for, *_, answered = harness.audit(edge_id)
     assert (asked_for["actor"], asked_for["action"], asked_for["reason"]) == ("ada", "propose", "it happened")
     assert (answered["actor"], answered["action"], answered["new"]["state"]) == ("bob", "decide", "approved")
 

@@ -134,16 +134,6 @@ async def test_restoring_undoes_a_supersession_with_its_link(world: World) -> No
     assert actions(world) == ["supersede", "supersede", "restore"]
 
 
-async def test_unknown_ids_are_not_found(world: World) -> None:
-    theirs = (await world.keep("theirs", namespace="theirs")).stored.id
-    for unknown in (uuid7(), "nonsense", theirs):
-        for erase in (False, True):
-            reply = await world.ask(Forgotten, ForgetMemory(memory_id=unknown, erase=erase))
-            assert (reply.status, reply.id) == ("not_found", unknown)
-        assert (await world.ask(MemoryChanged, RestoreMemory(memory_id=unknown))).status == "not_found"
-    assert world.count("memories") == 1
-
-
 @pytest.mark.promise("MT-19")
 async def test_an_erased_memory_leaves_nothing_but_its_id_in_the_audit_log(world: World) -> None:
     await world.keep(SECRET + " on Tuesdays")
