@@ -16,7 +16,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
-from functools import partial
 from itertools import starmap
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
@@ -295,8 +294,8 @@ class ZippedMarkdownForm(MarkdownForm):
     """The same folder in an archive."""
 
     def __init__(self, out: IO[bytes]) -> None:
-        self._archive = ZipFile(out, "w", ZIP_DEFLATED)
-        super().__init__(partial(_keep_in, self._archive))
+        archive = self._archive = ZipFile(out, "w", ZIP_DEFLATED)
+        super().__init__(lambda place, text: archive.writestr(str(place), text))
 
     def finish(self) -> Iterator[None]:
         """Write what is left, and the end of the archive."""
@@ -307,10 +306,6 @@ class ZippedMarkdownForm(MarkdownForm):
     def abort(self) -> None:
         """Leave the archive without its end, which it would write when it is collected, wherever `out` is by then."""
         self._archive.fp = None
-
-
-def _keep_in(archive: ZipFile, place: PurePosixPath, text: str) -> None:
-    archive.writestr(str(place), text)
 
 
 def _file_name(text: str) -> str:

@@ -49,11 +49,6 @@ class Checked(NamedTuple):
     found: Sequence[Freshness]
 
     @property
-    def is_stale(self) -> bool:
-        """Whether anything that it cites is not as it was."""
-        return any(each.state in STALE for each in self.found)
-
-    @property
     def is_untrusted(self) -> bool:
         """Whether its text is of an author that nobody trusts, as the web."""
         return bool(self.memory["partition"] != Partition.TRUSTED)
@@ -97,7 +92,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
         elsewhere = "" if any(each.of_files for each in checked) else _cited_elsewhere(gateway, named)
         if not how["no_report"]:
             _report(checked, namespace)
-    stale = [each for each in checked if each.is_stale]
+    stale = [each for each in checked if any(found.state in STALE for found in each.found)]
     if fix:
         click.echo(_prompt(stale) if stale else "Nothing is stale.", nl=not stale, err=not stale)
         return ExitCode.DONE

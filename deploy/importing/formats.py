@@ -186,7 +186,9 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
         return ForeignFormat.HERMES if _is_of_hermes(path) else ForeignFormat.CLAUDE_CODE_MEMORY if is_memory else None
     try:
         if is_database(path):
-            return _format_of_database(path)
+            with ForeignDatabase(str(path.resolve())) as database:
+                is_known = database.has("observations", "sdk_sessions") or path.name == stores.CLAUDE_MEM_FILE
+            return ForeignFormat.CLAUDE_MEM if is_known else None
         with path.open("rb") as raw:
             first = (
                 next((line for line in PackedSource(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
@@ -203,12 +205,6 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
     if of_document is None and first.startswith(b"["):
         raise UnusableFile(f"The file is a JSON list, and its format is not certain. {_SAY_WHICH}")
     return of_document
-
-
-def _format_of_database(path: Path) -> ForeignFormat | None:
-    with ForeignDatabase(str(path.resolve())) as database:
-        is_of_claude_mem = database.has("observations", "sdk_sessions") or path.name == stores.CLAUDE_MEM_FILE
-        return ForeignFormat.CLAUDE_MEM if is_of_claude_mem else None
 
 
 def _format_of_line(line: bytes) -> ForeignFormat | None:

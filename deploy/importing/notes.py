@@ -179,7 +179,7 @@ def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownN
     if found is None or read is None:  # a rule, and no properties
         return MarkdownNote(own, {}, text, 1)
     values, unread = read
-    if OWN not in values and OWN in map(_name_of_property, found[1].splitlines()):
+    if OWN not in values and OWN in (line.partition(":")[0].strip(" '\"") for line in found[1].splitlines()):
         values = {**values, OWN: {}}  # it is there, among what cannot be read
     return MarkdownNote(own, values, text[found.end() :], 1 + text.count("\n", 0, found.end()), unread)
 
@@ -193,10 +193,6 @@ def _cards_in(text: str) -> str:
     shown = (value_at(each, "file") for each in several)
     links = [f"[[{file}]]" for file in shown if isinstance(file, str)]
     return join_texts([*(value_at(each, name) for each in several for name in ("label", "text", "url")), *links])
-
-
-def _name_of_property(line: str) -> str:
-    return line.partition(":")[0].strip(" '\"")
 
 
 def _read_properties(text: str) -> tuple[dict[str, Any], int] | None:

@@ -45,14 +45,6 @@ OF_TOOLS: Final = LeftOut("lines of tools and of the client itself", "line of a 
 _HALF: Final = LeftOut("last lines that are half written", "last line that is half written")
 
 
-def unknown_kind(kind: str) -> LeftOut:
-    """Return what is left out of a line of a kind that this version does not know."""
-    return LeftOut(
-        f"lines of a kind that this version does not know: {kind}",
-        f"line of a kind that this version does not know: {kind}",
-    )
-
-
 class StoredSession(NamedTuple):
     """A session on the disk: the file or database that it is in, and in a database its id.
 
@@ -83,7 +75,10 @@ def unreadable(path: str, problem: Exception) -> Rejection:
 def list_files(client: ClientFormat, path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     """Yield the sessions of a file, or of a folder and those in it."""
     if not path.is_dir():
-        yield from _session_of(path)
+        try:  # one that the user names may be a link
+            yield _session(str(path.resolve()), path.name, path.stat())
+        except OSError as problem:
+            yield unreadable(str(path), problem)
         return
     parts = [path / part for part in client.parts if (path / part).is_dir()]
     yield from (Rejection(0, FILE, _LINK, str(part)) for part in parts if part.is_symlink())
@@ -109,14 +104,6 @@ def list_files(client: ClientFormat, path: Path) -> Iterator[StoredSession | Lef
                     yield _session(entry.path, entry.name, entry.stat(follow_symlinks=False))
             elif entry.name.endswith(".jsonl"):
                 yield SUBAGENTS
-
-
-def _session_of(path: Path) -> Iterator[StoredSession | Rejection]:
-    """Yield the session of a file that the user names, also by a link."""
-    try:
-        yield _session(str(path.resolve()), path.name, path.stat())
-    except OSError as problem:
-        yield unreadable(str(path), problem)
 
 
 def _session(path: str, name: str, status: os.stat_result) -> StoredSession:
@@ -275,7 +262,8 @@ def _finish(reading: _TranscriptProgress, path: str) -> Iterator[TranscriptEntry
     for spoken in reading.transcript.rest(has_ended=True):
         yield from reading.once(spoken)
     for kind, count in reading.transcript.unknown.items():
-        yield from [unknown_kind(kind)] * count
+        of_kind = f"of a kind that this version does not know: {kind}"
+        yield from [LeftOut(f"lines {of_kind}", f"line {of_kind}")] * count
 
 
 @contextlib.contextmanager

@@ -82,15 +82,12 @@ class Home:
         backup was restored here in part.
         """
         try:
-            self._ensure()
+            make_folder(self.path)
+            self.refuse_others()
+            self.refuse_unfinished()
+            self.make_again()
         except OSError as error:
             raise DeployError("home_unusable", f"{self.path} cannot be used: {error.strerror}.", SEE_DISK) from error
-
-    def _ensure(self) -> None:
-        make_folder(self.path)
-        self.refuse_others()
-        self.refuse_unfinished()
-        self.make_again()
 
     def refuse_unfinished(self) -> None:
         """Raise DeployError where a backup was restored in part."""

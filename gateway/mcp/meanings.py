@@ -69,10 +69,6 @@ def _number(_name: str, text: str, _zone: tzinfo) -> Any:
     return float(found[1]) if found[2] or found[3] else int(found[1])
 
 
-def _boolean(_name: str, text: str, _zone: tzinfo) -> Any:
-    return _BOOLEANS.get(text.strip().lower(), text)
-
-
 def _object(_name: str, text: str, _zone: tzinfo) -> Any:
     return _decode(text, "{")
 
@@ -172,7 +168,7 @@ def _moment(name: str, text: str, zone: tzinfo) -> Any:
 _READERS: Final[Mapping[str, Callable[[str, str, tzinfo], Any]]] = {
     "integer": _number,
     "number": _number,
-    "boolean": _boolean,
+    "boolean": lambda _name, text, _zone: _BOOLEANS.get(text.strip().lower(), text),
     "object": _object,
     "date-time": _moment,
     OPAQUE: _copy,

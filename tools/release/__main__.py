@@ -54,11 +54,6 @@ def bill_of_materials(program: str) -> str:
     return made.stdout
 
 
-def time_of_commit() -> str:
-    """Return when the newest commit was made, in seconds since 1970."""
-    return _run(ROOT, "0", "git", "log", "-1", "--format=%ct").strip()
-
-
 def digests(files: list[Path]) -> str:
     """Return the text that `sha256sum --check` reads."""
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(files))
@@ -79,7 +74,7 @@ def main() -> None:
     into.mkdir(parents=True, exist_ok=True)
     if any(into.iterdir()):
         parser.error(f"{into} is not empty")
-    made = build(ROOT, into.absolute(), time_of_commit())
+    made = build(ROOT, into.absolute(), _run(ROOT, "0", "git", "log", "-1", "--format=%ct").strip())
     for name, text in (
         (NOTES, notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), VERSION)),
         (SBOM, bill_of_materials(given.sbom_by)),

@@ -120,10 +120,6 @@ async def _rewrite_tables(connection: Connection, tell: Callable[[RewriteReport]
         after, taken_s = size["bytes"] if size else 0, time.monotonic() - began
         tell(Rewritten(table["name"], table["bytes"], after, number, len(tables), taken_s))
     tell(RewriteBegun(step="the statistics"))
-    await _rewrite_statistics(connection)
-
-
-async def _rewrite_statistics(connection: Connection) -> None:
     can = await (await execute(connection, "can_clear_statistics", {})).fetchone()
     if can is not None and can["possible"]:
         await execute(connection, "clear_statistics", {})

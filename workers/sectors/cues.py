@@ -242,14 +242,6 @@ def _past(text: _CueText) -> float:
     return _scaled_share(found, text)
 
 
-def _stative(text: _CueText) -> float:
-    return float(min(2, sum(word in STATIVE_THIRD for word in text.words)))
-
-
-def _imperative_clauses(text: _CueText) -> float:
-    return min(1.0, sum(word in BASE_VERBS for word in text.openers) / max(1, len(text.openers)))
-
-
 def _imperative_start(text: _CueText) -> float:
     opening = [word for word in text.words[:2] if word not in _BEFORE_IMPERATIVE]
     return float(bool(opening) and opening[0] in BASE_VERBS)
@@ -262,11 +254,6 @@ def _ending(sign: str) -> Callable[[_CueText], float]:
 
 def _found(pattern: re.Pattern[str]) -> Callable[[_CueText], float]:
     return lambda text: float(min(4, len(pattern.findall(text.lower))))
-
-
-def _reactions(text: _CueText) -> float:
-    """The share of sentences that open like an answer to somebody."""
-    return sum(_REACTION.match(part) is not None for part in text.sentences) / max(1, len(text.sentences))
 
 
 def _telling(text: _CueText) -> float:
@@ -295,8 +282,10 @@ def _names(text: _CueText) -> float:
 CUES: Final[dict[str, Callable[[_CueText], float]]] = {
     "past tense": _past,
     "present perfect": _matches(r"(?:have|has|'ve) (?:\w+ )?(?:been|\w+ed|become|got|grown|come|had|made|lost)"),
-    "stative verb": _stative,
-    "imperative clauses": _imperative_clauses,
+    "stative verb": lambda text: float(min(2, sum(word in STATIVE_THIRD for word in text.words))),
+    "imperative clauses": lambda text: min(
+        1.0, sum(word in BASE_VERBS for word in text.openers) / max(1, len(text.openers))
+    ),
     "imperative start": _imperative_start,
     "to do": lambda text: float(text.first == "to"),
     "time": _matches(TIME),
@@ -337,7 +326,9 @@ CUES: Final[dict[str, Callable[[_CueText], float]]] = {
     "asking": _ending("?"),
     "exclaiming": _ending("!"),
     "ends by asking": lambda text: float(text.endings[-1:] == ["?"]),
-    "reactions": _reactions,
+    "reactions": lambda text: (
+        sum(_REACTION.match(part) is not None for part in text.sentences) / max(1, len(text.sentences))
+    ),
     "opens with a reaction": lambda text: float(_REACTION.match(text.raw) is not None),
     "telling": _telling,
     "addressed": _share("you", "your", "yours", "you're", "you've", "you'll", "you'd", "u", "ur"),

@@ -223,11 +223,6 @@ class ExportRules:
             raise RuleBroken(field, f"{what} is there already.")
 
 
-def half_floats(embedding: bytes) -> "np.ndarray[tuple[int], np.dtype[np.float16]]":
-    """Return the numbers of an exported vector, float16 [dimensions]."""
-    return np.frombuffer(embedding, dtype=HALF).astype(np.float16)
-
-
 def _require_principal(owner: str | None) -> None:
     """Refuse an owner who is nobody: what is done for all, as an erasure, would not reach what is theirs."""
     if owner is None:
@@ -249,7 +244,7 @@ def _require_vector(record: exports.MemoryRecord) -> None:
         return
     if len(record.embedding) != 2 * record.embedding_model.dimensions:
         raise RuleBroken("embedding", f"it has {len(record.embedding)} bytes, two for each dimension are needed.")
-    if not np.isfinite(half_floats(record.embedding)).all():
+    if not np.isfinite(np.frombuffer(record.embedding, dtype=HALF)).all():
         raise RuleBroken("embedding", "not all of its numbers are finite.")
 
 

@@ -71,22 +71,6 @@ class SweepFindings:
         return not (self.without_sector or self.without_links)
 
 
-async def look_for_unfinished(
-    tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int
-) -> SweepFindings:
-    """Look at the next `limit` memories that are older than that, not beyond so many that lack their links."""
-    row = await tx.only_row(
-        "unfinished_before",
-        before=place.before,
-        before_id=place.before_id,
-        older_than_s=older_than_s,
-        limit=limit,
-        unlinked=unlinked,
-    )
-    place = place if row["before"] is None else SweepPosition(row["before"], row["before_id"])
-    return SweepFindings(row["without_sector"], row["without_links"], row["more"], place)
-
-
 @dataclass(slots=True)
 class _Pace:
     """How much of one kind of work is handed on."""
@@ -172,4 +156,8 @@ class Unfinished:
         return await self._look(tx, SweepPosition(), LOOKED_AT), await find_due(tx, limit=DEFERRED_AT_ONCE)
 
     async def _look(self, tx: Transaction, place: SweepPosition, unlinked: int) -> SweepFindings:
-        return await look_for_unfinished(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)
+        """Look at the next LOOKED_AT memories that are old enough, not beyond so many that lack their links."""
+        known = {"before": place.before, "before_id": place.before_id, "older_than_s": self.older_than_s}
+        row = await tx.only_row("unfinished_before", **known, limit=LOOKED_AT, unlinked=unlinked)
+        place = place if row["before"] is None else SweepPosition(row["before"], row["before_id"])
+        return SweepFindings(row["without_sector"], row["without_links"], row["more"], place)

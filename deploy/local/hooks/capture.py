@@ -133,13 +133,17 @@ def _turns_after(notes: SessionNotes, transcript: Transcript, *, has_ended: bool
 def store(memory: HookConnection, turns: Iterable[Turn], client: str, session: str) -> None:
     """Store turns of a session; raises Away when that was not acknowledged.
 
-    A turn that is refused for good is noted and left out: it must not keep the others from being kept.
+    A turn that is refused for good is left out: it must not keep the others from being kept. How many were, and why, is
+    said on standard error and in the home's log, never what they said: nobody sees what a hook says.
     """
     records = [record for turn in turns for record in records_of(turn, client, session)]
     refused: list[str] = []
     for start in range(0, len(records), _TURNS):
         refused += _send(memory, records[start : start + _TURNS])
-    _note_refusals(memory.home, client, session, refused)
+    if refused:
+        reason = refused[0][:_ERROR_CHARS]
+        sys.stderr.write(f"engramq hook: {len(refused)} of this session's turns were refused and not kept: {reason}\n")
+        _log(memory.home, client, session, refused=len(refused), error=reason)
 
 
 def _send(memory: HookConnection, records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -171,17 +175,6 @@ def records_of(turn: Turn, client: str, session: str) -> list[Mapping[str, Any]]
         }
         for number, piece in enumerate(split(turn.text, _CONTENT_CHARS))
     ]
-
-
-def _note_refusals(home: Home, client: str, session: str, errors: Sequence[str]) -> None:
-    """Say on standard error and in the home's log how many turns were refused, and why; never what they said.
-
-    Nobody sees what a hook says, and no refusal may go unsaid.
-    """
-    if errors:
-        reason = errors[0][:_ERROR_CHARS]
-        sys.stderr.write(f"engramq hook: {len(errors)} of this session's turns were refused and not kept: {reason}\n")
-        _log(home, client, session, refused=len(errors), error=reason)
 
 
 def _log(home: Home, client: str, session: str, **more: Any) -> None:

@@ -70,11 +70,8 @@ def path_within(file: str, folder: str) -> tuple[str, str]:
     whole = os.path.join(holder, os.path.basename(path))
     if their_git is not None and theirs != top:
         return holder, os.path.relpath(whole, theirs)
-    return folder, os.path.relpath(whole, top) if _is_within(holder, top) else whole
-
-
-def _is_within(folder: str, top: str) -> bool:
-    return folder == top or folder.startswith(top.rstrip("/") + "/")
+    is_within = holder == top or holder.startswith(top.rstrip("/") + "/")
+    return folder, os.path.relpath(whole, top) if is_within else whole
 
 
 def _top(here: str) -> tuple[str, str | None]:

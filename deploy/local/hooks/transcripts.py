@@ -55,10 +55,6 @@ CODEX: Final = turns.ClientFormat(
 )
 
 
-def _is_gemini_line(line: Mapping[str, Any]) -> bool:
-    return "projectHash" in line or "$set" in line or (isinstance(line.get("type"), str) and "timestamp" in line)
-
-
 def _gemini_facts(line: Mapping[str, Any]) -> turns.SessionFacts:
     if "projectHash" not in line:
         return turns.SessionFacts()
@@ -72,7 +68,9 @@ GEMINI: Final = turns.ClientFormat(
     silent=_marks(gemini.SILENT),
     kind_of=gemini.kind_of,
     kinds=gemini.KINDS,
-    is_ours=_is_gemini_line,
+    is_ours=lambda line: (
+        "projectHash" in line or "$set" in line or (isinstance(line.get("type"), str) and "timestamp" in line)
+    ),
     facts_of=_gemini_facts,
     variable="GEMINI_CLI_HOME",
     folder=".gemini",

@@ -230,16 +230,12 @@ def _bytes(place: int, content: bytes | str) -> bytes:
     return _varint(place << 3 | 2) + _varint(len(content)) + content
 
 
-def _float(place: int, value: float) -> bytes:
-    return _varint(place << 3 | 5) + struct.pack("<f", value)
-
-
 def _attribute(name: str, value: Attribute) -> bytes:
     match value:
         case bool() | int():
             told = _number(3, int(value)) + _number(20, _OF_INTEGER)
         case float():
-            told = _float(2, value) + _number(20, _OF_FLOAT)
+            told = _varint(2 << 3 | 5) + struct.pack("<f", value) + _number(20, _OF_FLOAT)
         case str():
             told = _bytes(4, value) + _number(20, _OF_TEXT)
         case _:
