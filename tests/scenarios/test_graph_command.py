@@ -86,22 +86,3 @@ async def test_a_restoration_that_takes_long_is_asked_after(
     monkeypatch.setattr(tool_client, "ASK_AGAIN_S", 0.05)
     code, out, err = await terminal("graph", "restore", str(deleted["audit_id"]))
     assert (code, out, err) == (0, f"Restored node {edge['source_id']} with 1 edge\n", "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("restore",), "Missing argument 'ID'"),
-        (("restore", "twelve"), "whole number"),
-        (("restore", "0"), "whole number"),
-        (("restore", "9" * 19), "whole number"),
-        (("restore", "1", "--reason", " "), "text of 1 to 2000 characters"),
-        (("restore", "1", "--namespace", "engramq:system"), "--namespace"),
-        (("deleted", "--limit", "0"), "whole number"),
-        (("forget",), "No such command"),
-    ],
-)
-async def test_called_wrongly_it_says_so(terminal: Terminal, arguments: tuple[str, ...], complaint: str) -> None:
-    code, out, err = await terminal("graph", *arguments)
-    assert (code, out) == (2, "")
-    assert complaint in err

@@ -17,7 +17,7 @@ from engramq.schemas.command_line import ExitCode
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import TOKEN_PREFIX, format_time, new_token, token_digest
-from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, Scope
 from engramq.workers.auth import tokens
 from engramq.workers.auth.handlers import authenticate
 from engramq.workers.db.database import Store
@@ -199,34 +199,6 @@ def test_the_command_line_shows_a_token_once(
     assert f"no token {UNKNOWN_ID}" in capsys.readouterr().err
     for secret in (token, made["token"], token_digest(token), token_digest(made["token"])):
         assert secret not in listed + caplog.text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["create"], "--principal"),
-        (["create", "--principal", " "], "1 to 255 characters"),
-        (["create", "--principal", SYSTEM_PRINCIPAL], "engramq's own"),
-        (["create", "--principal", "a", "--namespace", SYSTEM_NAMESPACE], "engramq's own"),
-        (["create", "--principal", "a", "--scopes", "read,fly"], "no scope 'fly'; there are read, write, verify"),
-        (["create", "--principal", "a", "--scopes", ""], "no scope ''"),
-        (["create", "--principal", "a", "--expires", "soon"], "90d"),
-        (["create", "--principal", "a", "--expires", "0d"], "90d"),
-        (["create", "--principal", "a", "--expires", "2020-01-01"], "has passed"),
-        (["create", "--principal", "a", "--expires", "999999w"], "too far away"),
-        (["create", "--principal", "a", "--label", "\0"], "--label"),
-        (["list", "--namespace", ""], "--namespace"),
-        (["revoke", "x"], "'x' is no id"),
-        (["lend"], "lend"),
-        ([], "create|list|revoke"),
-    ],
-)
-def test_what_cannot_be_done_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
-    """Before anything is connected to."""
-    assert main(["token", *arguments]) == ExitCode.MISUSED
-    shown = capsys.readouterr()
-    assert told in shown.err
-    assert shown.out == ""
 
 
 def test_an_expiry_is_a_time_from_now_or_the_end_of_a_day() -> None:

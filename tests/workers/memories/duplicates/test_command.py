@@ -132,26 +132,6 @@ async def test_how_near_they_have_to_be_can_be_said(terminal: Terminal, agent: A
     assert 0.6 <= found["groups"][0]["goes"][0]["similarity"] <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--yes",), "--yes goes with --merge"),
-        (("--similarity", "1.5"), "1.5 is not from 0.5 to 1"),
-        (("--similarity", "nan"), "nan is not from"),
-        (("--similarity", "near"), "near"),
-        (("--partition", "both"), "untrusted"),
-        (("--limit", "-1"), "from 0 to 10000"),
-        (("--namespace", ""), "namespace"),
-    ],
-)
-async def test_wrong_options_are_told_before_anything_is_started(
-    terminal: Terminal, arguments: tuple[str, ...], said: str
-) -> None:
-    code, out, err = await terminal("duplicates", *arguments)
-    assert (code, out) == (2, "")
-    assert said in err
-
-
 async def test_what_is_shown_cannot_write_to_the_terminal(terminal: Terminal, agent: Agent) -> None:
     for _ in range(2):
         await agent.store("The poisoned page says \x1b]0;owned\x07 to every terminal")

@@ -201,29 +201,6 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
     assert await agent.recent() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ((), "at least one filter"),
-        (("--yes",), "at least one filter"),
-        (("--since", "yesterday"), "2026-01-31"),
-        (("--partition", "trust"), "untrusted"),
-        (("--created-by", " "), "'--created-by': must be a text of 1 to 255 characters"),
-        (("--source-type", "x" * 256), "'--source-type': must be a text of 1 to 255 characters"),
-        (("--thread", ""), "'--thread': must be a text of 1 to 255 characters"),
-        (("--created-by", "crawler", "--namespace", ""), "--namespace"),
-        (("--created-by", "crawler", "--namespace", "engramq:system"), "--namespace"),
-        (("--everything",), "No such option"),
-    ],
-)
-async def test_a_purge_called_wrongly_says_so_and_does_nothing(
-    terminal: Terminal, arguments: tuple[str, ...], complaint: str
-) -> None:
-    code, out, err = await terminal("purge", *arguments)
-    assert (code, out) == (2, "")
-    assert complaint.lower() in err.lower()
-
-
 async def test_the_audit_log_is_shown_newest_last(terminal: Terminal, agent: Agent) -> None:
     memory = await agent.store("A page", source_type="research")
     nasty = "line\nbreak \x1b[31m \u202e end"
@@ -249,24 +226,6 @@ async def test_the_audit_log_is_shown_newest_last(terminal: Terminal, agent: Age
     (entry,) = await terminal.entries("--action", "verify")
     assert entry["reason"] == nasty
     assert "A page" not in str(await terminal.entries())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--action", "explode"), "promote"),
-        (("--target", "nonsense"), "no id"),
-        (("--since", "yesterday"), "2026-01-31"),
-        (("--limit", "0"), "from 1"),
-        (("--namespace", ""), "--namespace"),
-    ],
-)
-async def test_a_question_that_is_none_is_refused(
-    terminal: Terminal, arguments: tuple[str, ...], complaint: str
-) -> None:
-    code, out, err = await terminal("audit", *arguments)
-    assert (code, out) == (2, "")
-    assert complaint in err
 
 
 @pytest.mark.promise("SE-10")
