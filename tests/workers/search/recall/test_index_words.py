@@ -8,21 +8,22 @@ from engramq.workers.one_form import forms_in
 from engramq.workers.queue.background import Activity
 from engramq.workers.search.question import Question
 from engramq.workers.upkeep.rebuilding import Rebuilding
+from tests.conftest import Database
 from tests.workers.search.recall.conftest import Scene, ids
 
 
-def words_of(scene: Scene, text: str, language: str = "english") -> set[str]:
-    (row,) = scene.world.rows("select words_in(%s, %s) as words", language, text)
+def words_of(database: Database, text: str, language: str = "english") -> set[str]:
+    (row,) = database.rows("select words_in(%s, %s) as words", language, text)
     return set(row["words"])
 
 
-def asked_by(scene: Scene, question: str) -> set[str]:
-    (row,) = scene.world.rows("select words_asked(array['english'], %s) as words", question)
+def asked_by(database: Database, question: str) -> set[str]:
+    (row,) = database.rows("select words_asked(array['english'], %s) as words", question)
     return set(row["words"])
 
 
 @pytest.mark.promise("KN-11")
-async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbours(scene: Scene) -> None:
+async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbours(database: Database) -> None:
     for text, words in {
         "ENG-123": "eng 123 eng-123",
         "CVE-2024-31337": "cve 2024 31337 cve-2024 2024-31337",
@@ -46,9 +47,9 @@ async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbo
         "in /.well-known, x": "wellknown well known .well x",
         "https://a.example/etc": "exampl a-example etc example-etc",
     }.items():
-        assert words_of(scene, text) == set(words.split()), text
-    assert {"ключ", "7", "ключ-7"} <= words_of(scene, "ключ_7", "simple")
-    assert {"数据", "据库", "eng-123"} <= words_of(scene, "数据库ENG-123")
+        assert words_of(database, text) == set(words.split()), text
+    assert {"ключ", "7", "ключ-7"} <= words_of(database, "ключ_7", "simple")
+    assert {"数据", "据库", "eng-123"} <= words_of(database, "数据库ENG-123")
 
 
 @pytest.mark.promise("KN-11")
@@ -63,9 +64,9 @@ async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbo
         ("Ðuro", "đuro"), ("Ħamrun", "ħamrun"), ("Ŧuru", "ŧuru"),
     ],
 )  # fmt: skip
-async def test_a_word_is_found_without_its_accents_and_hyphens(scene: Scene, kept: str, asked: str) -> None:
-    assert asked_by(scene, asked) <= words_of(scene, kept)
-    assert asked_by(scene, kept) == words_of(scene, kept)
+async def test_a_word_is_found_without_its_accents_and_hyphens(database: Database, kept: str, asked: str) -> None:
+    assert asked_by(database, asked) <= words_of(database, kept)
+    assert asked_by(database, kept) == words_of(database, kept)
 
 
 @pytest.mark.promise("KN-11")
@@ -81,36 +82,36 @@ async def test_a_word_is_found_without_its_accents_and_hyphens(scene: Scene, kep
     ],
 )  # fmt: skip
 async def test_a_word_of_another_language_has_a_word_in_common_with_it_without_accents(
-    scene: Scene, language: str, forms: str
+    database: Database, language: str, forms: str
 ) -> None:
-    accented, plain = (words_of(scene, form, language) for form in forms.split())
+    accented, plain = (words_of(database, form, language) for form in forms.split())
     assert accented & plain
 
 
 @pytest.mark.promise("KN-11")
-async def test_stems_of_other_languages_are_told_by_accents_which_go_then(scene: Scene) -> None:
-    assert words_of(scene, "über die Brücke für Jürgen", "german") == {"bruck", "jurg"}
-    assert words_of(scene, "Das Café in der Qualitäts-Straße", "german") == {
+async def test_stems_of_other_languages_are_told_by_accents_which_go_then(database: Database) -> None:
+    assert words_of(database, "über die Brücke für Jürgen", "german") == {"bruck", "jurg"}
+    assert words_of(database, "Das Café in der Qualitäts-Straße", "german") == {
         "cafe", "caf", "qualitat", "qualitatsstrass", "strass",
     }  # fmt: skip
-    assert words_of(scene, "à l'école", "french") == {"ecol"}
-    assert words_of(scene, "мой чай", "simple") == {"мой", "чай"}
+    assert words_of(database, "à l'école", "french") == {"ecol"}
+    assert words_of(database, "мой чай", "simple") == {"мой", "чай"}
 
 
 @pytest.mark.promise("KN-11")
-async def test_a_stop_word_that_is_a_name_is_a_word_and_one_alone_is_asked_for(scene: Scene) -> None:
+async def test_a_stop_word_that_is_a_name_is_a_word_and_one_alone_is_asked_for(database: Database) -> None:
     for text, words in {
         "The laptops come from IT": {"laptop", "come", "it"},
         "My father saw The Who with Will": {"father", "saw", "the", "who", "will"},
         "The fox. It sleeps": {"fox", "sleep"},
         "WHO met them": {"who", "met"},
     }.items():
-        assert words_of(scene, text) == words, text
+        assert words_of(database, text) == words, text
     for question, words in {
         "who": {"who"}, "The Who": {"who"}, "to be": {"to", "be"}, "What did Will do?": {"will"}, "Will": {"will"},
         "Who is in the band": {"band"}, "?!": set[str](),
     }.items():  # fmt: skip
-        assert asked_by(scene, question) == words, question
+        assert asked_by(database, question) == words, question
 
 
 @pytest.mark.promise("KN-11")
@@ -145,10 +146,10 @@ def work(scene: Scene) -> Rebuilding:
         "Schröder|Schroeder", "Zürich|Zuerich", "O'Brien|OBrien|O\u2019Brien", "D'Angelo|DAngelo",
     ],
 )  # fmt: skip
-async def test_whatever_form_is_kept_each_other_form_finds_it(scene: Scene, forms: str) -> None:
+async def test_whatever_form_is_kept_each_other_form_finds_it(database: Database, forms: str) -> None:
     for kept in (several := forms.split("|")):
-        words = kept_words(scene, kept)
-        misses = [asked for asked in several if not finds(scene, asked, words)]
+        words = kept_words(database, kept)
+        misses = [asked for asked in several if not finds(database, asked, words)]
         assert misses == [], (kept, words)
 
 
@@ -170,10 +171,10 @@ CONTEXTS = (
 
 @pytest.mark.promise("KN-7", "KN-11")
 @pytest.mark.parametrize("number", NUMBERS)
-async def test_a_number_is_found_as_it_was_kept_whatever_stands_beside_it(scene: Scene, number: str) -> None:
-    own, form = asked_by(scene, number), asked_by(scene, " ".join(forms_in(number)))
+async def test_a_number_is_found_as_it_was_kept_whatever_stands_beside_it(database: Database, number: str) -> None:
+    own, form = asked_by(database, number), asked_by(database, " ".join(forms_in(number)))
     for context in CONTEXTS:
-        words = kept_words(scene, context.replace("{}", number))
+        words = kept_words(database, context.replace("{}", number))
         assert own <= words, context
         assert form <= words, context
 
@@ -203,33 +204,33 @@ async def test_the_right_number_is_first_among_ten_alike(scene: Scene, context: 
         ("on 2026-11-28 at 9", "20261128"), ("host 10.20.30.42", "10203042"),
     ],
 )  # fmt: skip
-async def test_what_only_looks_like_a_form_is_none(scene: Scene, kept: str, word: str) -> None:
-    assert not asked_by(scene, word) & kept_words(scene, kept)
+async def test_what_only_looks_like_a_form_is_none(database: Database, kept: str, word: str) -> None:
+    assert not asked_by(database, word) & kept_words(database, kept)
 
 
 @pytest.mark.parametrize(
     "name", ["Mueller", "Schroeder", "Zuerich", "Juergen", "Koeln", "Guenther", "Schaefer", "Goethe"]
 )
-async def test_a_name_without_dots_is_found_with_them(scene: Scene, name: str) -> None:
+async def test_a_name_without_dots_is_found_with_them(database: Database, name: str) -> None:
     plain = name.replace("ue", "ü").replace("oe", "ö").replace("ae", "ä")
-    assert asked_by(scene, plain) <= kept_words(scene, name)
+    assert asked_by(database, plain) <= kept_words(database, name)
 
 
 @pytest.mark.promise("KN-11")
-async def test_no_repeated_form_takes_the_place_of_another(scene: Scene) -> None:
-    assert {"500ml", "750ml"} <= kept_words(scene, "500 ml, " * 40 + "750 ml")
+async def test_no_repeated_form_takes_the_place_of_another(database: Database) -> None:
+    assert {"500ml", "750ml"} <= kept_words(database, "500 ml, " * 40 + "750 ml")
 
 
-def kept_words(scene: Scene, text: str) -> set[str]:
-    (row,) = scene.world.rows(
+def kept_words(database: Database, text: str) -> set[str]:
+    (row,) = database.rows(
         "select tsvector_to_array(lexemes_of(1, 'english', %s, null, null)) as words, lexeme_prefix(1) as prefix", text
     )
     return {word.removeprefix(row["prefix"]) for word in row["words"]}
 
 
-def finds(scene: Scene, asked: str, words: set[str]) -> bool:
+def finds(database: Database, asked: str, words: set[str]) -> bool:
     """Say whether a memory has all words of a question, or those of one of its forms."""
-    return any(asked_by(scene, form) <= words for form in (asked, *forms_in(asked)))
+    return any(asked_by(database, form) <= words for form in (asked, *forms_in(asked)))
 
 
 @pytest.mark.promise("KN-7", "KN-11")
@@ -243,8 +244,8 @@ def finds(scene: Scene, asked: str, words: set[str]) -> bool:
         ("enable_dark_mode is off", "EnableDarkMode"), ("wird gepr\u00fcft", "geprueft"), ("Z\u00fcrich", "Zurich"),
     ],
 )  # fmt: skip
-async def test_what_is_kept_is_found_by_what_others_call_it(scene: Scene, kept: str, asked: str) -> None:
-    assert finds(scene, asked, kept_words(scene, kept))
+async def test_what_is_kept_is_found_by_what_others_call_it(database: Database, kept: str, asked: str) -> None:
+    assert finds(database, asked, kept_words(database, kept))
 
 
 @pytest.mark.parametrize(
