@@ -18,6 +18,8 @@ from tests.lanes import lanes_at
 from tests.queue.server import Server
 from tests.queue.stage import BOUND_S, Stage, an_actor, echo
 
+pytestmark = pytest.mark.promise("OV-18")
+
 
 @asynccontextmanager
 async def looking(server: Server, keys: Keys, forget: AsyncMock) -> AsyncIterator[Erasures]:
@@ -30,7 +32,6 @@ async def looking(server: Server, keys: Keys, forget: AsyncMock) -> AsyncIterato
         await asyncio.wait([running])
 
 
-@pytest.mark.promise("OV-18")
 async def test_a_look_forgets_after_each_erasure_and_once_more_after_that(server: Server, keys: Keys) -> None:
     """Once more: a search that began before the erasure may end after the first look."""
     forget = AsyncMock()
@@ -45,7 +46,6 @@ async def test_a_look_forgets_after_each_erasure_and_once_more_after_that(server
     assert times == [0, 1, 2, 2, 3, 4, 5, 5]
 
 
-@pytest.mark.promise("OV-18")
 async def test_a_process_that_hears_nothing_of_erasures_forgets(own_server: Server, keys: Keys) -> None:
     forget = AsyncMock()
     own_server.kill()
@@ -54,7 +54,6 @@ async def test_a_process_that_hears_nothing_of_erasures_forgets(own_server: Serv
     forget.assert_awaited_once_with()
 
 
-@pytest.mark.promise("OV-18")
 async def test_a_look_that_could_not_forget_ends_nothing_and_the_next_one_tries_again(
     server: Server, keys: Keys
 ) -> None:
@@ -66,7 +65,6 @@ async def test_a_look_that_could_not_forget_ends_nothing_and_the_next_one_tries_
     assert forget.await_count == 3
 
 
-@pytest.mark.promise("OV-18")
 async def test_every_worker_process_looks_as_often_as_it_says_that_it_lives(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

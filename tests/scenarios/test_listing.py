@@ -19,6 +19,8 @@ from tests.gateway.ui.browsing import Shown
 from tests.gateway.ui.conftest import Served, served
 from tests.scenarios.stage import Agent, stage_settings, until
 
+pytestmark = pytest.mark.promise("KN-5")
+
 FLOOR: Final = 1.0  # nothing reaches it: what is listed all the same was asked for
 DRINKS: Final = ("Ada drinks tea in the morning", "Bob drinks coffee", "The engine needs coal", "Ada lives in Lyon")
 PEOPLE: Final = tuple(
@@ -88,14 +90,12 @@ def in_order(hits: list[dict[str, Any]]) -> list[str]:
     return [hit["content"] for hit in (*likely, *unlikely)]
 
 
-@pytest.mark.promise("KN-5")
 async def test_hits_are_split_at_one_relevance_in_the_order_in_which_they_came() -> None:
     hits = [{"id": place, "relevance": relevance} for place, relevance in enumerate((0.2, LIKELY, 0.9, 0.49))]
     likely, unlikely = split_by_relevance([*hits, {"id": 4}])
     assert ([hit["id"] for hit in likely], [hit["id"] for hit in unlikely]) == ([1, 2], [0, 3, 4])
 
 
-@pytest.mark.promise("KN-5")
 async def test_the_page_lists_what_agents_are_not_shown_under_a_line(here: Served, agent: Agent) -> None:
     query = "What does Ada drink?"
     hidden = await agent.call("search_memories", query=query)
@@ -110,7 +110,6 @@ async def test_the_page_lists_what_agents_are_not_shown_under_a_line(here: Serve
     assert "Nothing was found" not in page.text
 
 
-@pytest.mark.promise("KN-5")
 async def test_the_page_says_that_nothing_was_found_only_where_nothing_was(here: Served, agent: Agent) -> None:
     browser = await here.browser("ada")
     assert "Nothing was found." in (await browser.get("/ui/memories", q="tea", tags="nosuch")).text
@@ -120,7 +119,6 @@ async def test_the_page_says_that_nothing_was_found_only_where_nothing_was(here:
     assert f"Of the best 50, {len(DRINKS)} more do not pass" in filtered.text
 
 
-@pytest.mark.promise("KN-5")
 async def test_a_terminal_lists_what_agents_are_not_shown(agent: Agent, terminal: Terminal) -> None:
     query = "What does Ada drink?"
 
@@ -140,7 +138,6 @@ async def test_a_terminal_lists_what_agents_are_not_shown(agent: Agent, terminal
     assert "--min-relevance 0 shows them" in err
 
 
-@pytest.mark.promise("KN-5")
 @pytest.mark.parametrize(
     ("options", "looked_at"),
     [
@@ -162,7 +159,6 @@ async def test_a_terminal_that_finds_nothing_names_what_it_looked_at(
     assert (out, err.splitlines()[-1]) == ("", f"Nothing {looked_at}")
 
 
-@pytest.mark.promise("KN-5")
 async def test_a_search_by_similarity_knows_no_floor_and_rest_keeps_that_of_agents(here: Served, agent: Agent) -> None:
     async with AsyncMemory(f"http://127.0.0.1:{here.port}", here.secrets["ada"]) as memory:
         assert (await memory.search("Ada's tea")).memories == []
@@ -174,7 +170,6 @@ async def test_a_search_by_similarity_knows_no_floor_and_rest_keeps_that_of_agen
 
 
 @pytest.mark.long
-@pytest.mark.promise("KN-5")
 async def test_words_of_a_large_home_are_found_by_the_page_and_a_terminal(
     database: Database, redis_url: str, key_prefix: str,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,

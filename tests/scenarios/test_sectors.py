@@ -8,6 +8,8 @@ import pytest
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, until, with_settings
 
+pytestmark = pytest.mark.long
+
 RECIPE = "To descale the kettle: fill it with vinegar, boil it, then rinse it twice"
 FEELING = "I am so relieved and happy that the exam is over, I could cry"
 TALK = "Aww, thank you so much, that's so sweet! How are you doing?"
@@ -30,7 +32,6 @@ async def sector(agent: Agent, memory_id: str, source: str = "auto") -> str:
 
 
 @with_settings(embedder="minilm")
-@pytest.mark.long
 async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models_tell(agent: Agent) -> None:
     expected = {RECIPE: "procedural", FEELING: "emotional", EVENT: "episodic"}
     stored = {content: await agent.store(content) for content in expected}
@@ -45,7 +46,6 @@ async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models
 
 @with_settings(embedder="minilm")
 @pytest.mark.promise("AG-1")
-@pytest.mark.long
 async def test_small_talk_is_kept_found_and_counted_and_is_in_no_sector(agent: Agent) -> None:
     talk, event = await agent.store(TALK), await agent.store(EVENT)
     assert await sector(agent, talk["id"], source="none") == "semantic"
@@ -65,7 +65,6 @@ async def test_small_talk_is_kept_found_and_counted_and_is_in_no_sector(agent: A
 
 
 @pytest.mark.promise("RS-18", "QP-12")
-@pytest.mark.long
 async def test_a_chosen_sector_survives_every_classification(agent: Agent) -> None:
     given = await agent.store(RECIPE, sector="reflective")
     chosen = await agent.store(f"{RECIPE} again")
@@ -79,7 +78,6 @@ async def test_a_chosen_sector_survives_every_classification(agent: Agent) -> No
     assert await sector(agent, chosen["id"], source="manual") == "emotional"
 
 
-@pytest.mark.long
 async def test_a_replay_shows_the_sector_as_it_was_at_first(agent: Agent) -> None:
     first = await agent.call("store_memory", content=RECIPE, idempotency_key="once")
     assert await sector(agent, first["stored"]["id"]) == "procedural"
@@ -87,7 +85,6 @@ async def test_a_replay_shows_the_sector_as_it_was_at_first(agent: Agent) -> Non
     assert again["stored"] == first["stored"]
 
 
-@pytest.mark.long
 async def test_the_sweep_finishes_what_a_lost_command_left(agent: Agent, database: Database) -> None:
     stored = await agent.store(RECIPE)
     assert await sector(agent, stored["id"]) == "procedural"

@@ -4,10 +4,11 @@ import pytest
 
 from tests.scenarios.stage import Agent
 
+pytestmark = pytest.mark.promise("OV-15")
+
 BREW = "Ada brews tea for the team"
 
 
-@pytest.mark.promise("OV-15")
 async def test_a_search_and_a_list_filter_by_all_of_the_tags(agent: Agent) -> None:
     both = await agent.store(f"{BREW} on Monday", tags=["tea", "kitchen", "tea"])
     one = await agent.store(f"{BREW} on Tuesday", tags=["tea"])
@@ -26,7 +27,6 @@ async def test_a_search_and_a_list_filter_by_all_of_the_tags(agent: Agent) -> No
     assert await agent.recent(tags=["kitchen"], states=["archived"]) == [both["content"]]
 
 
-@pytest.mark.promise("OV-15")
 async def test_tags_are_added_and_taken_off_and_the_next_search_knows(agent: Agent) -> None:
     stored = await agent.store(BREW, tags=["tea", "cups"])
     for _ in range(3):
@@ -45,7 +45,6 @@ async def test_tags_are_added_and_taken_off_and_the_next_search_knows(agent: Age
     assert (other["memory"]["tags"], kept["memory"]["tags"]) == (["black"], ["black"])
 
 
-@pytest.mark.promise("OV-15")
 async def test_tags_are_compared_without_case_and_outer_blanks_and_shown_as_first_written(agent: Agent) -> None:
     stored = await agent.store(BREW, tags=["Work ", "work", " WORK", "Über"])
     assert stored["tags"] == ["Work", "Über"]
@@ -60,7 +59,6 @@ async def test_tags_are_compared_without_case_and_outer_blanks_and_shown_as_firs
     assert taken["memory"]["tags"] == ["Über"]
 
 
-@pytest.mark.promise("OV-15")
 async def test_a_brief_reply_shows_tags_and_project_where_there_are_any(agent: Agent) -> None:
     await agent.store(BREW, tags=["tea"], project="kitchen")
     await agent.store("Nothing about anything")
@@ -70,7 +68,6 @@ async def test_a_brief_reply_shows_tags_and_project_where_there_are_any(agent: A
     assert not {"tags", "project"} & set(bare)
 
 
-@pytest.mark.promise("OV-15")
 async def test_fifty_tags_are_kept_and_a_repeated_one_counts_once(agent: Agent) -> None:
     fifty = [f"{number} é" + "x" * 250 for number in range(10, 60)]
     stored = await agent.store(BREW, tags=[*fifty, *fifty])

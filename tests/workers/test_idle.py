@@ -25,6 +25,8 @@ from engramq.workers.upkeep.unfinished import Unfinished
 from tests.assignments import assignment
 from tests.workers.conftest import World, world
 
+pytestmark = pytest.mark.promise("SC-10")
+
 __all__ = ["world"]
 
 SETTLED = (
@@ -73,7 +75,6 @@ async def everything(upkeep: Upkeep) -> None:
 
 
 @pytest.mark.own_database  # what is due depends on the tables' statistics
-@pytest.mark.promise("SC-10")
 async def test_many_idle_namespaces_are_asked_about_as_often_as_few(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +95,6 @@ async def test_many_idle_namespaces_are_asked_about_as_often_as_few(
     assert asked[0] == asked[1] == ["*"] * 8
 
 
-@pytest.mark.promise("SC-10")
 async def test_a_namespace_is_looked_at_until_nothing_is_left_of_its_change(world: World) -> None:
     upkeep = upkeep_of(world)
     world.model.down = True
@@ -112,7 +112,6 @@ async def test_a_namespace_is_looked_at_until_nothing_is_left_of_its_change(worl
     assert changed(world) == set()
 
 
-@pytest.mark.promise("SC-10")
 async def test_a_change_of_the_last_minutes_is_looked_at_again(world: World) -> None:
     upkeep = upkeep_of(world)
     await world.keep("just now")
@@ -121,7 +120,6 @@ async def test_a_change_of_the_last_minutes_is_looked_at_again(world: World) -> 
     assert changed(world) == {"default_user"}, "a transaction that began in that minute may still be under way"
 
 
-@pytest.mark.promise("SC-10")
 async def test_every_command_that_writes_notes_its_change_once_a_minute(world: World) -> None:
     for number in range(5):
         kept = await world.keep(f"fact {number}")
@@ -132,7 +130,6 @@ async def test_every_command_that_writes_notes_its_change_once_a_minute(world: W
     assert len(world.rows("select minute from changes where minute > now() - interval '5 minutes'")) == 1
 
 
-@pytest.mark.promise("SC-10")
 async def test_nobody_waits_for_the_transaction_that_notes_a_change_first(world: World) -> None:
     noted, may_end = asyncio.Event(), asyncio.Event()
 
@@ -149,7 +146,6 @@ async def test_nobody_waits_for_the_transaction_that_notes_a_change_first(world:
     assert world.count("changes") == 2
 
 
-@pytest.mark.promise("SC-10")
 async def test_a_large_namespace_is_settled_by_a_round_through_all_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +169,6 @@ async def test_a_large_namespace_is_settled_by_a_round_through_all_of_it(
     assert changed(world) == set()
 
 
-@pytest.mark.promise("SC-10")
 async def test_words_are_counted_again_only_where_something_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +190,6 @@ async def test_words_are_counted_again_only_where_something_changed(
     assert counted[2:] == [("two", Partition.TRUSTED)]
 
 
-@pytest.mark.promise("SC-10")
 async def test_links_decay_only_where_the_clock_has_gone_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[str] = []
     run = writer.decay_links

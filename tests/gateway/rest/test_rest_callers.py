@@ -11,6 +11,8 @@ from tests.gateway.rest.requests import Rest
 from tests.gateway.test_http import serve
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 
+pytestmark = pytest.mark.promise("RC-7")
+
 __all__ = ["settings"]
 
 
@@ -18,7 +20,6 @@ def caller(here: Served, name: str) -> Rest:
     return Rest(here.site.port, authorization=f"Bearer {here.secrets[name]}")
 
 
-@pytest.mark.promise("RC-7")
 async def test_a_token_does_over_rest_what_it_may_and_nothing_more(settings: Settings) -> None:
     async with served(settings) as here:
         await here.invite("reader", "acme", NewToken(principal="reader", scopes=(Scope.READ,)))
@@ -49,7 +50,6 @@ async def test_a_token_does_over_rest_what_it_may_and_nothing_more(settings: Set
             assert (await alice.call("update_memory", {**memory_id, "speaker": "Ada"})).json()["status"] == "updated"
 
 
-@pytest.mark.promise("RC-7")
 async def test_a_write_that_is_repeated_with_its_key_is_carried_out_once(settings: Settings) -> None:
     async with served(settings) as here:
         alice = caller(here, "alice")
@@ -63,7 +63,6 @@ async def test_a_write_that_is_repeated_with_its_key_is_carried_out_once(setting
             assert (reused.status_code, reused.json()["code"]) == (422, "idempotency_conflict")
 
 
-@pytest.mark.promise("RC-7")
 async def test_without_a_good_token_only_the_document_is_to_be_had(settings: Settings) -> None:
     async with served(settings) as here:
         for headers in ({}, {"authorization": "Bearer nobody"}, {"authorization": "Basic eDp5"}):
@@ -76,7 +75,6 @@ async def test_without_a_good_token_only_the_document_is_to_be_had(settings: Set
                 assert (await nobody.http.get("/v1/openapi.json")).status_code == 200
 
 
-@pytest.mark.promise("RC-7")
 async def test_a_caller_has_one_share_of_calls_whatever_the_door(redis_url: str, keys: Keys) -> None:
     async with serve(redis_url, keys, quotas="principal_calls=2") as (site, _):
         rest = Rest(site.port)

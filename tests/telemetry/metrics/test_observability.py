@@ -13,6 +13,8 @@ from tests.architecture.source import ROOT
 from tests.telemetry.metrics.conftest import Told
 from tests.telemetry.metrics.queries import asked
 
+pytestmark = pytest.mark.promise("OP-13")
+
 OBSERVABILITY = ROOT / "deploy" / "observability"
 CATALOG = (*catalog.GATEWAY, *catalog.WORKER, *catalog.UPKEEP)
 OF_THE_SCRAPE = {"instance", "job", "le"}
@@ -43,14 +45,12 @@ def queries() -> Iterator[tuple[str, str]]:
             yield panel["title"], target["expr"]
 
 
-@pytest.mark.promise("OP-13")
 def test_every_query_asks_for_metrics_that_live_processes_tell(told: Told) -> None:
     exist = told.gateway.names | told.worker.names
     missing = [(where, name) for where, query in queries() for name in asked(query).metrics - exist]
     assert missing == []
 
 
-@pytest.mark.promise("OP-13")
 def test_every_query_names_labels_that_its_metrics_have() -> None:
     labels_of = {metric.name: {*metric.labels} for metric in CATALOG}
     wrong = []
@@ -61,14 +61,12 @@ def test_every_query_names_labels_that_its_metrics_have() -> None:
     assert wrong == []
 
 
-@pytest.mark.promise("OP-13")
 def test_every_metric_is_shown_or_watched() -> None:
     named = {name for _, query in queries() for name in asked(query).metrics}
     named |= {re.sub("_(bucket|count|sum)$", "", name) for name in named}
     assert {metric.name for metric in CATALOG} - named == {catalog.BUILD.name}
 
 
-@pytest.mark.promise("OP-13")
 def test_every_alert_has_a_runbook_a_severity_and_a_test() -> None:
     tests = yaml.safe_load((OBSERVABILITY / "alerts.test.yaml").read_text(encoding="utf-8"))
     fired = {case["alertname"] for test in tests["tests"] for case in test["alert_rule_test"] if case["exp_alerts"]}

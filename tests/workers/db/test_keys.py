@@ -12,6 +12,8 @@ from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.workers.tenants.statements import DIMENSIONS, STATEMENT
 
+pytestmark = pytest.mark.promise("SC-6")
+
 Connection = psycopg.Connection[Any]
 
 # Kept whole on every server: small, and asked before a tenant is known.
@@ -43,7 +45,6 @@ NAMED = """
 """
 
 
-@pytest.mark.promise("SC-6")
 def test_a_tenant_is_a_small_number_in_every_table(database: Database) -> None:
     tables = database.rows(TABLES)
     assert len(tables) > 14
@@ -51,14 +52,12 @@ def test_a_tenant_is_a_small_number_in_every_table(database: Database) -> None:
     assert [row["relname"] for row in database.rows(NAMED)] == ["audit_log", "namespaces"]  # the one for who reads it
 
 
-@pytest.mark.promise("SC-6")
 def test_every_key_begins_with_the_tenant(database: Database) -> None:
     keys = {row["name"]: row["first"] for row in database.rows(UNIQUE_INDEXES)}
     assert len(keys) > 20
     assert {name for name, first in keys.items() if first != "tenant"} == DIRECTORY_KEYS
 
 
-@pytest.mark.promise("SC-6")
 def test_every_foreign_key_stays_within_its_tenant_and_cascades_no_update(database: Database) -> None:
     foreign = database.rows(FOREIGN_KEYS)
     assert len(foreign) > 8
@@ -68,7 +67,6 @@ def test_every_foreign_key_stays_within_its_tenant_and_cascades_no_update(databa
         assert item["refers_to"] in SHARED or item["own"] == item["theirs"] == "tenant", item
 
 
-@pytest.mark.promise("SC-6")
 def test_no_table_has_a_trigger_but_those_that_a_cluster_drops(database: Database) -> None:
     names = {row["tgname"] for row in database.rows(TRIGGERS)}
     assert names == {"memories_written", "memory_came", "memory_changed"}
@@ -94,7 +92,6 @@ def unnamed(connection: Connection, query: bytes, tables: set[str]) -> tuple[int
     return len(found), without
 
 
-@pytest.mark.promise("SC-6")
 def test_every_query_names_the_tenant_of_each_table_that_it_reads(database: Database) -> None:
     """As the planner sees it, without policies: each scan has a condition on the tenant, its own or its join's."""
     tables = {row["relname"] for row in database.rows(TABLES)}
