@@ -73,17 +73,6 @@ async def test_a_command_that_always_fails_is_set_aside_after_its_tries_and_bloc
     assert not await dead.retry(letter.id)
 
 
-@pytest.mark.promise("QP-6")
-async def test_a_dead_letter_can_be_dropped(stage: Stage) -> None:
-    await stage.workers(an_actor(Flaky(*(ValueError() for _ in range(5)))))
-    answer = await ping(await stage.bus(), "bad")
-    assert isinstance(answer, Answer)
-    dead = DeadLetters(stage.redis, stage.lanes)
-    assert await dead.drop(answer.id)
-    assert not await dead.drop(answer.id)
-    assert await dead.list(WorkerKind.RECALL) == []
-
-
 @pytest.mark.parametrize("error", [ResultUnknown(), LeaseLost(), ValueError()])
 async def test_a_command_whose_try_fails_is_tried_again_alone(stage: Stage, error: Exception) -> None:
     handler = Flaky(error)

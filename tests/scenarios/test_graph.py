@@ -106,23 +106,6 @@ async def test_homonyms_are_told_apart_by_label_and_edge_id(agent: Agent) -> Non
     assert sectors == ["semantic", "episodic"]
 
 
-@pytest.mark.promise("GE-19")
-async def test_two_namespaces_share_names_and_see_nothing_of_each_other(stage: Stage) -> None:
-    service = await stage.gateway()
-    async with agent_of(service, "one") as mine, agent_of(service, "two") as theirs:
-        edge = await mine.call("graph_add_edge", **FACT, properties={"whose": "mine"})
-        assert await theirs.call("get_edge", **FACT) == NOWHERE
-        assert (await theirs.call("get_node_by_name", name="Ada"))["suggestions"] == []
-        assert (await theirs.call("graph_find_path", start_node="Ada", end_node="Bob"))["status"] == "not_found"
-        other = await theirs.call("graph_add_edge", **FACT, properties={"whose": "theirs"})
-        assert {edge["edge_id"], edge["source_id"]}.isdisjoint({other["edge_id"], other["source_id"]})
-        assert (await theirs.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "not_found"
-        assert (await theirs.call("graph_delete_node", node_id=edge["source_id"]))["status"] == "not_found"
-        for agent, whose in ((mine, "mine"), (theirs, "theirs")):
-            read = await agent.call("get_edge", **FACT)
-            assert (read["properties"], read["match_count"]) == ({"whose": whose}, 1)
-
-
 @pytest.mark.promise("OV-8", "OV-9")
 @pytest.mark.parametrize("max_chars", [500, 200_000])
 async def test_a_cursor_leads_through_all_edges_of_a_node(agent: Agent, max_chars: int) -> None:

@@ -53,19 +53,6 @@ def counted(capsys: pytest.CaptureFixture[str]) -> list[int]:
 
 
 @pytest.mark.promise("IM-3")
-async def test_rows_with_metadata_go_in(
-    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "notes.jsonl"
-    file.write_text("".join(lines([f"row {number}"], metadata={"n": [number]}) for number in range(5)))
-    assert await bring_in(file) == ExitCode.DONE
-    assert counted(capsys) == [5, 0, 0, 0]
-    assert [row["metadata"] for row in database.rows("select metadata from memories order by content")] == [
-        {"n": [number]} for number in range(5)
-    ]
-
-
-@pytest.mark.promise("IM-3")
 @pytest.mark.long
 async def test_a_pipe_loses_nothing_of_its_beginning_and_an_export_in_one_is_refused(
     stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]

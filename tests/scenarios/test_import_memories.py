@@ -27,7 +27,6 @@ from tests.scenarios.stage import (
     running_workers,
     staged,
     until,
-    with_settings,
 )
 
 ROWS = 1_000
@@ -235,15 +234,7 @@ async def _waiting(database: Database, *, somebody: bool = True) -> bool:
     return bool(found) is somebody
 
 
-@with_settings(quotas="memories=3")
-async def test_quotas_refuse_the_rows_that_have_no_room(agent: Agent) -> None:
-    body = await agent.call("import_memories", records=[{"content": f"{number}"} for number in range(5)])
-    assert (body["accepted"], body["rejected"]) == (3, 2)
-    receipts = await receipts_of(agent, body)
-    assert statuses(receipts) == ["stored"] * 3 + ["rejected"] * 2
-    assert "memories in ENGRAMQ_QUOTAS" in receipts[3]["error"]
-
-
+@pytest.mark.promise("TP-28")
 async def test_to_vouch_takes_the_scope_in_each_row(stage: Stage) -> None:
     writer = (Scope.READ, Scope.WRITE)
     rows = [{"content": "one", "verification": "verified"}, {"content": "two", "verification": "unverified"}]

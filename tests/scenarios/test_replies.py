@@ -86,17 +86,6 @@ async def test_a_store_costs_at_most_80_tokens_and_with_five_similar_ones_460(ag
     assert all(len(memory["preview"]) <= 160 for memory in stored["similar_memories"])
 
 
-@pytest.mark.promise("AG-3")
-async def test_an_update_repeats_neither_content_nor_metadata(agent: Agent) -> None:
-    one = await agent.store("The door code is hidden", metadata={"kept": "in the drawer"})
-    updated = await agent.call("update_memory", memory_id=one["id"], metadata={"room": "the blue one"}, confidence=0.5)
-    assert updated["memory"]["confidence"] == 0.5
-    for said in ("hidden", "drawer", "blue"):
-        assert said not in json.dumps(updated)
-    whole = await agent.call("get_memory", memory_id=one["id"])
-    assert whole["memory"]["metadata"] == {"kept": "in the drawer", "room": "the blue one"}
-
-
 @pytest.mark.promise("AG-4", "AG-5")
 async def test_memories_of_32_kb_do_not_make_a_reply_of_10_kb(agent: Agent) -> None:
     ids: list[str] = []

@@ -215,17 +215,6 @@ async def test_replies_are_whole_unless_less_is_asked_for(rest: Rest, workers: W
     assert "created_by" not in short.json()["memories"][0]
 
 
-async def test_references_need_a_session(rest: Rest, workers: WorkerSide) -> None:
-    answer = await rest.call("get_memory", {"memory_id": "@stored"})
-    assert (answer.status_code, answer.json()["field"]) == (400, "memory_id")
-    assert "begin_session" in answer.json()["recovery"]
-    assert workers.seen == []
-    await rest.call("begin_session", {"session": "planning"})
-    assert (await rest.call("get_breadcrumbs", {"session": "planning"})).json()["last_stored_id"] is None
-    answer = await rest.call("get_memory", {"memory_id": "@stored", "session": "planning"})
-    assert (answer.status_code, "stored" in answer.json()["error"]) == (400, True)
-
-
 BAD_BODIES: list[tuple[bytes, dict[str, str], int, str]] = [
     (b"{", {}, 400, "body"),
     (b"[]", {}, 400, "body"),
