@@ -388,13 +388,6 @@ async def test_eight_who_propose_at_once_make_one_proposal(harness: Harness) -> 
     assert len(harness.rows("select * from proposals")) == 1
 
 
-@pytest.mark.promise("OV-2")
-async def test_an_ordinary_edge_is_not_proposed(harness: Harness) -> None:
-    await harness.body(fact())
-    assert (await harness.body(reclassified("episodic")))["status"] == "success"
-    assert harness.rows("select * from proposals") == []
-
-
 @pytest.mark.promise("OV-1")
 async def test_a_proposal_about_what_is_gone_says_so(harness: Harness) -> None:
     deletion = await harness.body(DeleteEdge(edge_id=await constitutive(harness)))

@@ -356,14 +356,3 @@ async def test_a_repeated_delivery_changes_once_by_one_consent(harness: Harness)
     await decided(harness, waiting["proposal_id"])
     assert await harness.body(fact(weight=0.5), **keyed) == waiting
     assert (await harness.body(fact(weight=0.5), idempotency_key="another"))["status"] == "success"
-
-
-@pytest.mark.own_database
-async def test_when_consent_cannot_be_looked_up_nothing_changes(harness: Harness) -> None:
-    await constitutive(harness)
-    await agreed(harness, fact(weight=0.5))
-    before = harness.everything()
-    harness.rows("revoke select on approvals from engramq_worker")
-    with refused(FaultCode.INTERNAL):
-        await harness.body(fact(weight=0.5))
-    assert harness.everything() == before

@@ -301,15 +301,6 @@ async def test_nobody_but_a_reclassification_writes_its_note(harness: Harness) -
     assert harness.rows("select * from nodes") == []
 
 
-async def test_the_same_key_repeats_the_first_answer_and_changes_nothing(harness: Harness) -> None:
-    first = await harness.body(fact(weight=0.5), idempotency_key="k")
-    await harness.body(fact(weight=0.9))
-    assert await harness.body(fact(weight=0.5), idempotency_key="k") == first
-    assert (await harness.body(asked()))["weight"] == 0.9
-    with refused(FaultCode.IDEMPOTENCY_CONFLICT):
-        await harness.body(fact(weight=0.6), idempotency_key="k")
-
-
 @pytest.mark.own_database
 @pytest.mark.promise("GE-7")
 async def test_without_the_database_reads_and_writes_are_refused_and_work_again_afterwards(

@@ -12,8 +12,6 @@ import pytest
 from engramq.schemas.commands import Reclassified
 from engramq.schemas.faults import FaultCode, missing
 from engramq.schemas.vocabulary import ReclassifyStatus, Sector, Thing
-from engramq.workers.queue.contract import LeaseLost
-from tests.assignments import assignment, repeated
 from tests.refusals import refused
 from tests.workers.graph.facts import UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.workers.graph.harness import ADA, BOB, Harness
@@ -235,24 +233,3 @@ async def test_to_act_for_another_takes_admin_and_the_audit_has_the_true_princip
     assert (await harness.body(asked()))["properties"]["last_reclassification"]["actor"] == "I/O"
     assert harness.audit(edge["edge_id"])[2]["actor"] == "root"
     assert harness.audit(edge["edge_id"])[1]["new"]["actor"] == "the archivist"
-
-
-async def test_a_delivery_that_is_repeated_reclassifies_once(harness: Harness) -> None:
-    edge = await harness.body(fact())
-    once = assignment(reclassified("episodic"), principal=ADA)
-    first = await harness.carry_out(once)
-    await harness.body(reclassified("reflective"))
-    second = await harness.carry_out(repeated(once, attempt=2))
-    assert msgspec.to_builtins(second.reply) == msgspec.to_builtins(first.reply)
-    assert (await harness.body(asked()))["memory_sector"] == "reflective"
-    assert len(harness.audit(edge["edge_id"])) == 2
-
-
-async def test_a_worker_without_its_lease_changes_nothing(harness: Harness) -> None:
-    await harness.body(fact())
-    before = harness.everything()
-    late = assignment(reclassified("episodic"), principal=ADA)
-    late.lease.lost = True
-    with pytest.raises(LeaseLost):
-        await harness.carry_out(late)
-    assert harness.everything() == before

@@ -21,7 +21,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import parse_time
 from engramq.schemas.vocabulary import ALL_SCOPES, Decision, Scope
 from engramq.workers.upkeep.schedule import trim
-from tests.assignments import assignment, repeated
+from tests.assignments import assignment
 from tests.refusals import refused
 from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
 from tests.workers.graph.harness import ADA, BOB, CAY, Harness
@@ -143,13 +143,6 @@ async def test_of_two_at_once_one_restores_and_the_other_says_so(harness: Harnes
         audit_id = await deleted(harness, **what)
         bodies = await asyncio.gather(*(restored(harness, audit_id) for _ in range(4)))
         assert sorted(body["status"] for body in bodies) == ["already_restored"] * 3 + ["restored"]
-
-
-async def test_a_command_that_comes_twice_restores_once_and_answers_the_same(harness: Harness) -> None:
-    audit_id = await deleted(harness, edge_id=(await harness.body(fact()))["edge_id"])
-    command = assignment(RestoreGraph(audit_id=audit_id))
-    first = await harness.carry_out(command)
-    assert (await harness.carry_out(repeated(command, attempt=2))).reply == first.reply
 
 
 async def test_an_edge_whose_like_is_there_again_is_not_restored(harness: Harness) -> None:

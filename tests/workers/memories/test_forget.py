@@ -1,6 +1,5 @@
 """Update, archive, erase, restore."""
 
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -163,20 +162,6 @@ async def test_an_erased_memory_leaves_nothing_but_its_id_in_the_audit_log(world
         memory_id
     ]
     assert (await world.ask(Forgotten, ForgetMemory(memory_id=memory_id, erase=True))).status == "not_found"
-
-
-@pytest.mark.promise("MT-19")
-async def test_an_erased_memory_leaves_the_queues_too(world: World, redis_url: str, key_prefix: str) -> None:
-    stored = await world.keep(SECRET)
-    keys, waiting = Keys(key_prefix), assignment(StoreMemory(content=SECRET))
-    name = f"{waiting.envelope.id}.1"
-    async with Redis.from_url(redis_url) as redis:
-        payload = encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000)
-        await redis.set(JOB_KEY + name, payload)
-        await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
-        await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True))
-        left = await redis.get(JOB_KEY + name)
-    assert left is None or b"zwetschken" not in left
 
 
 async def test_erasing_the_middle_of_a_chain_closes_it(world: World) -> None:

@@ -52,13 +52,6 @@ def test_the_model_works_for_it_where_no_store_waits() -> None:
     assert StoreMemory.mailbox is not EmbedPending.mailbox
 
 
-async def test_what_a_crash_leaves_pending_is_found_by_the_sweep(world: World) -> None:
-    await world.complete(assignment(ImportMemories(records=(ImportRow(content="one"), ImportRow(content="two")))))
-    (follow_up,) = await world.upkeep.look()
-    assert isinstance(follow_up.command, EmbedPending)
-    assert (await world.ask(PendingEmbedded, follow_up.command)).activated == 2
-
-
 async def test_only_what_was_written_is_handed_on_each_memory_once(world: World) -> None:
     kept = (await world.keep("the same", external_id="same")).stored.id
     rows = (

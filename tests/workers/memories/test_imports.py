@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -19,11 +18,10 @@ from engramq.schemas.vocabulary import (
     OnDuplicate,
     Partition,
     ReceiptStatus,
-    Scope,
     Sector,
     Verification,
 )
-from tests.assignments import assignment, repeated
+from tests.assignments import assignment
 from tests.workers.conftest import World
 
 STORED, SKIPPED, UPDATED, REJECTED = (
@@ -78,14 +76,6 @@ async def test_what_was_imported_is_found_by_vector(world: World) -> None:
     assert similar.id == reply.receipts[77].memory_id
     newest = world.rows("select content from memories order by created_at desc, node_id desc offset 1 limit 2")
     assert [item["content"] for item in newest] == ["Turbine 249 was serviced", "Turbine 248 was serviced"]
-
-
-async def test_a_batch_delivered_again_or_repeated_under_its_key_is_one_batch(world: World) -> None:
-    first = assignment(ImportBatch(records=(row("no external id"),)), idempotency_key="file-1")
-    replies = [(await world.complete(item)).reply for item in (first, repeated(first), repeated(first, attempt=2))]
-    replies.append((await world.complete(assignment(first.envelope.command, idempotency_key="file-1"))).reply)
-    assert all(msgspec.to_builtins(reply) == msgspec.to_builtins(replies[0]) for reply in replies)
-    assert world.count("memories") == 1
 
 
 async def test_update_says_again_what_a_memory_is_but_for_what_others_decided(world: World) -> None:
@@ -202,14 +192,6 @@ async def test_another_content_gets_other_similarity_links_but_keeps_what_was_co
     assert [str(item["node_id"]) for item in unlinked] == [changed]
     (linking,) = [item.command for item in outcome.follow_ups if isinstance(item.command, LinkActivated)]
     assert changed in {memory.memory_id for memory in linking.memories}
-
-
-@pytest.mark.promise("TP-28")
-async def test_a_claimed_verification_needs_the_scope_row_by_row(world: World) -> None:
-    writer = Principal(name="writer", scopes=(Scope.WRITE,))
-    reply = await bring_in(world, row("x", verification=Verification.VERIFIED), row("y"), principal=writer)
-    assert statuses(reply) == [REJECTED, STORED]
-    assert reply.receipts[0].field == "verification"
 
 
 @pytest.mark.promise("MT-11")

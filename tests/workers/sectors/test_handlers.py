@@ -21,7 +21,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
 from engramq.workers.db.database import Work
 from engramq.workers.embedders.interface import Vectors
-from engramq.workers.queue.contract import Completion, FollowUp, LeaseLost, ResultUnknown
+from engramq.workers.queue.contract import Completion, FollowUp, ResultUnknown
 from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.sectors.model import SectorGuess, SectorModel, UnusableWeights
 from engramq.workers.upkeep import unfinished
@@ -167,16 +167,6 @@ async def test_the_sector_of_an_older_content_is_not_written_and_an_erased_memor
     interrupted(world, meanwhile)
     assert await classified(world, changed, erased) == 0
     assert sectors(world) == {"I felt so alone": (None, None, None)}
-
-
-@pytest.mark.promise("QP-12")
-async def test_a_worker_without_its_lease_writes_no_sector(world: World) -> None:
-    stored = (await world.keep(RECIPE)).stored
-    late = assignment(ClassifySectors(memory_ids=(stored.id,)))
-    late.lease.lost = True
-    with pytest.raises(LeaseLost):
-        await world.complete(late)
-    assert sectors(world)[RECIPE] == (None, None, None)
 
 
 async def test_a_choice_replaces_the_automatic_sector_and_its_confidence(world: World) -> None:

@@ -208,13 +208,3 @@ async def test_a_link_keeps_the_clock_of_its_making_and_of_its_last_use(harness:
         await harness.connect(one, other, if_exists=if_exists)
         # The clock runs meanwhile: this is a session in use.
         assert [row["last_active_hours"] for row in await harness.links()] == pytest.approx([expected], abs=0.1)
-
-
-@pytest.mark.promise("CN-8")
-async def test_the_same_request_twice_is_carried_out_once(harness: Harness) -> None:
-    one, other = await harness.memories(2)
-    first = await harness.connect(one, other, idempotency_key="k")
-    assert await harness.connect(one, other, idempotency_key="k") == first
-    conflict = await harness.refused("connect", source=other, target=one, idempotency_key="k")
-    assert conflict["code"] == "idempotency_conflict"
-    assert [row["reinforcement_count"] for row in await harness.links()] == [0]

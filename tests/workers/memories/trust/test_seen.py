@@ -121,16 +121,6 @@ async def test_what_stands_as_it_was_seen_is_verified_and_promoted_by_one_digest
     assert digest_of(promoted.memory) == seen
 
 
-@pytest.mark.promise("TP-29")
-async def test_without_seen_verdicts_are_what_they_were(world: World) -> None:
-    memory_id = await written(world)
-    await look(world, memory_id)
-    await written(world, INJECTED)
-    await world.ask(Verified, VerifyMemory(memory_id=memory_id, verification=Verification.VERIFIED), principal=REVIEWER)
-    reply = await world.ask(Promoted, PromoteMemory(record_id=memory_id), principal=REVIEWER)
-    assert (reply.status, reply.memory.content) == ("promoted", INJECTED)
-
-
 @pytest.mark.parametrize("name", sorted(UNLIKE))
 async def test_whatever_an_author_says_of_a_memory_is_seen(world: World, name: str) -> None:
     memory_id = await written(world, metadata={"page": 0})

@@ -14,8 +14,6 @@ from engramq.schemas.commands import (
     MemoryChanged,
     MemoryFound,
     SearchMemories,
-    Superseded,
-    SupersedeMemory,
     UpdateMemory,
 )
 from engramq.schemas.faults import missing
@@ -28,28 +26,6 @@ from tests.workers.search.recall.conftest import Scene, ids
 
 UNTRUSTED = (Partition.UNTRUSTED,)
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
-
-
-@pytest.mark.promise("MT-7")
-async def test_what_was_superseded_or_archived_is_gone_from_every_read(scene: Scene) -> None:
-    old = await scene.keep("The office is in Graz")
-    new = await scene.keep("The office is in Linz")
-    gone = await scene.keep("The office is in Wels")
-    await scene.world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new))
-    await scene.world.ask(Forgotten, ForgetMemory(memory_id=gone))
-    assert ids(await scene.found("office Graz")) == [new]
-    assert ids((await scene.recent()).memories) == [new]
-    links = (await scene.world.ask(MemoryFound, GetMemory(memory_id=new))).links
-    assert links == []
-    shown = await scene.world.ask(MemoryFound, GetMemory(memory_id=old))
-    assert shown.memory is not None
-    assert shown.memory.superseded_by == new
-    assert isinstance(shown.links, list)
-    assert [(link.memory_id, link.relation, link.direction) for link in shown.links] == [
-        (new, "supersedes", "incoming")
-    ]
-    assert set(ids(await scene.found("office Graz", include_superseded=True))) == {old, new}
-    assert ids((await scene.recent(include_superseded=True)).memories) == [new, old]
 
 
 @pytest.mark.promise("MT-11", "MT-20")
