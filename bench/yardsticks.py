@@ -228,7 +228,7 @@ class Parts:
             for command, embedding in self._asked(questions, vectors):
                 started = time.perf_counter()
                 question = question_of(command, filters_of(command, None), UTC)
-                copy = await copies.current(self.namespace, PARTITIONS, question)
+                copy = await copies.find_current(self.namespace, PARTITIONS, question)
                 proof_ms.append((time.perf_counter() - started) * 1000)
                 if copy is None:
                     return {}

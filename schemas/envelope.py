@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import AnyCommand, AnyReply
 from engramq.schemas.faults import Fault
-from engramq.schemas.vocabulary import Scope, Visibility
+from engramq.schemas.vocabulary import EVERY_PROJECT, Scope, Visibility
 
 SCHEMA_VERSION: Final = 1
 UNSAID_SESSION: Final = "default"  # of gateways that left a session out which they called so; one that has none says ""
@@ -92,6 +92,13 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.project and getattr(self.command, "project", None) is UNSET:
             return msgspec.structs.replace(self.command, project=self.project)
         return self.command
+
+
+def seen_projects(project: str | None, *, alone: bool = False) -> tuple[str | None, ...] | None:
+    """Return the projects whose memories the fragment `in_project_asked` lets through; None: all of them."""
+    if project == EVERY_PROJECT:
+        return None
+    return (project,) if alone else (None, project)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

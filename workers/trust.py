@@ -71,11 +71,6 @@ def may_displace(one: Partition, other: Partition) -> bool:
     return one == other or one == Partition.TRUSTED
 
 
-def may_sustain(principal: Principal, partition: Partition) -> bool:
-    """Say whether a principal's searches keep memories from fading: an untrusted one's keep only untrusted ones."""
-    return not principal.untrusted or partition is Partition.UNTRUSTED
-
-
 def route(memory: NewMemory, principal: Principal) -> Partition:
     """Return the partition for a new memory. Nothing re-routes it later but promotion.
 

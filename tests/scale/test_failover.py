@@ -222,6 +222,6 @@ async def test_a_copy_that_a_standby_proves_lacks_no_write_of_its_primary(server
             assert await asyncio.to_thread(process.wait_until, has_replayed, BOUND_S)
             for _ in range(SEARCHES_FIRST):
                 await copies.prepare("n", (Partition.TRUSTED,))
-            proven = await copies.current("n", (Partition.TRUSTED,), Question("kettle"))
+            proven = await copies.find_current("n", (Partition.TRUSTED,), Question("kettle"))
             assert proven is not None
             assert len(proven.copy) == count

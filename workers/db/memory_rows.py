@@ -25,7 +25,6 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
     DEFAULT_SECTOR,
-    EVERY_PROJECT,
     UNTRUSTED_WARNING,
     MemorySource,
     MemoryState,
@@ -129,13 +128,6 @@ def mark_visibility(memories: list[Memory]) -> list[Memory]:
 def visible_now(partitions: Iterable[Partition]) -> dict[str, Any]:
     """Return the parameters of the fragment `visible` for what these partitions show unless asked otherwise."""
     return {"partitions": list(partitions), "include_superseded": False, "as_of": None}
-
-
-def seen_projects(project: str | None, *, alone: bool = False) -> tuple[str | None, ...] | None:
-    """Return the projects whose memories the fragment `in_project_asked` lets through; None: all of them."""
-    if project == EVERY_PROJECT:
-        return None
-    return (project,) if alone else (None, project)
 
 
 class JsonRow(msgspec.Struct):

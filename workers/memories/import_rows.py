@@ -20,12 +20,13 @@ from engramq.schemas.fields import or_none, tag_key
 from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import EVERY_PROJECT, Absence, OnDuplicate, Partition, ReceiptStatus, Verification
 from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
-from engramq.workers.db.privacy import CAPTURED, Usual
+from engramq.workers.db.privacy import CAPTURED, Usual, usual_visibility
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, route_draft
+from engramq.workers.runner import Context
 from engramq.workers.trust import may_displace
 
 RECORDS: Final = "records"  # what a receipt names where a row is none at all
@@ -169,6 +170,14 @@ class SortedRows:
     again: dict[int, int] = field(default_factory=dict)  # index -> index of the row that made the memory
     known: dict[int, KnownMemory] = field(default_factory=dict)
     refused: list[Receipt] = field(default_factory=list)  # there is no room for them
+
+
+async def find_usual(command: ImportBatch | ImportMemories, context: Context) -> Usual:
+    """Return the usual visibility; it is looked up only if a record states none."""
+    if all(record.visibility is not UNSET for record in command.records):
+        return Usual()
+    store, envelope = context.store, context.envelope
+    return await usual_visibility(partial(store.look_up, envelope.namespace), envelope.principal, store.viewer.owner)
 
 
 def route_records(

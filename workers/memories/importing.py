@@ -38,6 +38,7 @@ from engramq.workers.memories.import_rows import (
     BulkLoads,
     RoutedBatch,
     earlier_rows,
+    find_usual,
     out_of,
     rejected,
     route_records,
@@ -45,7 +46,7 @@ from engramq.workers.memories.import_rows import (
 from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.originals import find_originals, follow_originals
 from engramq.workers.memories.pending import request_vectors
-from engramq.workers.memories.store import finishing, on_grounds, usual_of
+from engramq.workers.memories.store import finishing, on_grounds
 from engramq.workers.memories.supersession import lock_with_replaced
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import is_admin, route
@@ -159,7 +160,7 @@ async def route_rows(command: ImportMemories, context: Context) -> RoutedBatch:
 
 
 async def _route(command: ImportBatch | ImportMemories, context: Context) -> RoutedBatch:
-    usual = await usual_of(command.records, context)
+    usual = await find_usual(command, context)
     return route_records(context.envelope, command, context.settings.retention, usual)
 
 

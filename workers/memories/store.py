@@ -1,10 +1,9 @@
 """Store one memory: route and embed it, write it, and show what is similar."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,7 +13,6 @@ from engramq.schemas import limits
 from engramq.schemas.commands import (
     Activated,
     ClassifySectors,
-    ImportRecord,
     LinkActivated,
     Near,
     NewMemory,
@@ -23,7 +21,7 @@ from engramq.schemas.commands import (
     StoreMemory,
 )
 from engramq.schemas.commands.changes import DETAILS
-from engramq.schemas.envelope import Envelope
+from engramq.schemas.envelope import Envelope, seen_projects
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7
@@ -40,7 +38,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.db.errors import Again
-from engramq.workers.db.memory_rows import details_of, memory_record, seen_projects, similarity
+from engramq.workers.db.memory_rows import details_of, memory_record, similarity
 from engramq.workers.db.privacy import Usual, own_partition, usual_visibility
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
@@ -91,30 +89,6 @@ class Draft:
     may_correct: bool = False
 
 
-def route_draft(
-    memory: NewMemory,
-    envelope: Envelope,
-    retention: Sequence[Retention],
-    project: str | UnsetType,
-    otherwise: Visibility = Visibility.SHARED,
-) -> Draft:
-    """Return a new memory with its partition, its owner and its expiry: its own time goes before the rules.
-
-    `otherwise`: who sees it if it does not say so. Raises as `route` does.
-    """
-    partition = route(memory, envelope.principal)
-    expires_at = or_none(memory.expires_at)
-    if expires_at is None and retention:
-        period = kept_for(retention, or_none(memory.source_type), or_none(memory.tags) or ())
-        expires_at = None if period is None else datetime.now(UTC) + period
-    owner = None
-    if (otherwise if memory.visibility is UNSET else memory.visibility) is Visibility.PRIVATE:
-        owner = Viewer.of(envelope.principal).owner
-        if owner is None:
-            raise refuse(FaultCode.FORBIDDEN, "Nobody of that name can keep anything private.")
-    return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at, owner)
-
-
 async def embed_content(command: StoreMemory, context: Context) -> Embedding | None:
     """Return the vector of a memory; without one it will be pending. Raises as `route` does."""
     route(command, context.envelope.principal)  # a refusal waits for nothing
@@ -122,33 +96,6 @@ async def embed_content(command: StoreMemory, context: Context) -> Embedding | N
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
     return embedding
-
-
-async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Context) -> Usual:
-    """Return who sees those of new memories that do not say so; looked up only where there are such."""
-    if all(memory.visibility is not UNSET for memory in memories):
-        return Usual()
-    principal = context.envelope.principal
-    store = context.store
-    return await usual_visibility(partial(store.look_up, context.envelope.namespace), principal, store.viewer.owner)
-
-
-async def keep_draft_apart(tx: Transaction, draft: Draft) -> Draft:
-    """Keep a draft apart that rests on an untrusted memory, unless its author vouches for it.
-
-    Raises EngramqError with `untrusted_source` where it was to be trusted, and naming a memory that cannot be cited.
-    """
-    return on_grounds(draft, await known_grounds(tx, [draft.memory.evidence]))
-
-
-def on_grounds(draft: Draft, known: Mapping[UUID, Row]) -> Draft:
-    """Return a draft in the partition that what it rests on allows; raises as `keep_draft_apart` does."""
-    ground = untrusted_ground(draft.memory.evidence, known)
-    if ground is None or draft.memory.verification in VOUCHED_FOR:
-        return draft
-    if draft.memory.partition is Partition.TRUSTED:
-        raise refuse_trusted_on(ground)
-    return replace(draft, partition=Partition.UNTRUSTED)
 
 
 async def remember_stored(reply: Reply, _command: StoreMemory, context: Context) -> None:
@@ -233,46 +180,46 @@ async def draft_memory(tx: Transaction, command: StoreMemory, context: Context, 
     return routed if command.evidence is UNSET else await keep_draft_apart(tx, routed)
 
 
-async def find_why_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
-    """Return why a new memory that may correct a private one there is private too, "" where it is not.
+def route_draft(
+    memory: NewMemory,
+    envelope: Envelope,
+    retention: Sequence[Retention],
+    project: str | UnsetType,
+    otherwise: Visibility = Visibility.SHARED,
+) -> Draft:
+    """Return a new memory with its partition, its owner and its expiry: its own time goes before the rules.
 
-    It is if it is similar to a private one: everybody would read the correction. It is too if similarity is not known:
-    a vector is missing, or the model cannot read the text.
+    `otherwise`: who sees it if it does not say so. Raises as `route` does.
     """
-    embedding = draft.embedding
-    if embedding is None or embedding.is_blank:
-        return _MAY_CORRECT
-    query = sized_sql("corrected_private", embedding.dimensions)
-    values = {"embedding": embedding.half, "model_id": embedding.model_id, "farthest": 1.0 - CORRECTED_FROM}
-    row = await (await tx.send(query, owner=tx.viewer.owner, partition=partition, **values)).fetchone()
-    if row is None:
-        return ""
-    return _MAY_CORRECT if row["distance"] is None else _KEPT_PRIVATE.format(row["id"])
+    partition = route(memory, envelope.principal)
+    expires_at = or_none(memory.expires_at)
+    if expires_at is None and retention:
+        period = kept_for(retention, or_none(memory.source_type), or_none(memory.tags) or ())
+        expires_at = None if period is None else datetime.now(UTC) + period
+    owner = None
+    if (otherwise if memory.visibility is UNSET else memory.visibility) is Visibility.PRIVATE:
+        owner = Viewer.of(envelope.principal).owner
+        if owner is None:
+            raise refuse(FaultCode.FORBIDDEN, "Nobody of that name can keep anything private.")
+    return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at, owner)
 
 
-async def _notice_of_project(tx: Transaction, project: str, row: Row, context: Context) -> str:
-    """Say that a memory's project is new and has nearly the name of another; without the scope read no notice."""
-    (answer,) = row.values()
-    there = read_beside(answer)
-    is_new = not there.is_known and there.has_others
-    return await describe_new_project(tx, project) if is_new and Scope.READ in context.envelope.principal.scopes else ""
+async def keep_draft_apart(tx: Transaction, draft: Draft) -> Draft:
+    """Keep a draft apart that rests on an untrusted memory, unless its author vouches for it.
+
+    Raises EngramqError with `untrusted_source` where it was to be trusted, and naming a memory that cannot be cited.
+    """
+    return on_grounds(draft, await known_grounds(tx, [draft.memory.evidence]))
 
 
-def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:
-    """Return the work after a store: its sector and wish, unless both were given, and similarity links."""
-    if stored.state is not MemoryState.ACTIVE:
-        return ()
-    is_told = stored.sector_source is not None and stored.standing_source is not None
-    sectors = [] if is_told else [stored.id]
-    return finishing(namespace, sectors, [Activated(memory_id=stored.id, near=UNSET if near is None else near)])
-
-
-def finishing(namespace: str, sectors: Sequence[str], links: Sequence[Activated]) -> tuple[FollowUp, ...]:
-    """Return the commands that finish active memories: sectors and wishes for those that lack them, links."""
-    size = MEMORIES_PER_FOLLOW_UP
-    classify = (ClassifySectors(memory_ids=tuple(sectors[at : at + size])) for at in range(0, len(sectors), size))
-    link = (LinkActivated(memories=tuple(links[at : at + size])) for at in range(0, len(links), size))
-    return tuple(FollowUp(namespace, command) for command in (*classify, *link))
+def on_grounds(draft: Draft, known: Mapping[UUID, Row]) -> Draft:
+    """Return a draft in the partition that what it rests on allows; raises as `keep_draft_apart` does."""
+    ground = untrusted_ground(draft.memory.evidence, known)
+    if ground is None or draft.memory.verification in VOUCHED_FOR:
+        return draft
+    if draft.memory.partition is Partition.TRUSTED:
+        raise refuse_trusted_on(ground)
+    return replace(draft, partition=Partition.UNTRUSTED)
 
 
 def columns_of_draft(draft: Draft) -> dict[str, Any]:
@@ -301,6 +248,31 @@ def columns_of_draft(draft: Draft) -> dict[str, Any]:
     }
 
 
+async def find_why_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
+    """Return why a new memory that may correct a private one there is private too, "" where it is not.
+
+    It is if it is similar to a private one: everybody would read the correction. It is too if similarity is not known:
+    a vector is missing, or the model cannot read the text.
+    """
+    embedding = draft.embedding
+    if embedding is None or embedding.is_blank:
+        return _MAY_CORRECT
+    query = sized_sql("corrected_private", embedding.dimensions)
+    values = {"embedding": embedding.half, "model_id": embedding.model_id, "farthest": 1.0 - CORRECTED_FROM}
+    row = await (await tx.send(query, owner=tx.viewer.owner, partition=partition, **values)).fetchone()
+    if row is None:
+        return ""
+    return _MAY_CORRECT if row["distance"] is None else _KEPT_PRIVATE.format(row["id"])
+
+
+async def _notice_of_project(tx: Transaction, project: str, row: Row, context: Context) -> str:
+    """Say that a memory's project is new and has nearly the name of another; without the scope read no notice."""
+    (answer,) = row.values()
+    there = read_beside(answer)
+    is_new = not there.is_known and there.has_others
+    return await describe_new_project(tx, project) if is_new and Scope.READ in context.envelope.principal.scopes else ""
+
+
 async def _external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
     """Return the refusal that names the memory which has the external_id; raises Again when it has gone since."""
     row = await tx.row("node_with_external_id", external_id=external_id)
@@ -312,3 +284,20 @@ async def _external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
     else:
         error, recovery = f"The external_id belongs to memory {row['id']}.", None
     return refuse(FaultCode.EXTERNAL_ID_TAKEN, error, recovery=recovery, memory_id=str(row["id"]))
+
+
+def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:
+    """Return the work after a store: its sector and wish, unless both were given, and similarity links."""
+    if stored.state is not MemoryState.ACTIVE:
+        return ()
+    is_told = stored.sector_source is not None and stored.standing_source is not None
+    sectors = [] if is_told else [stored.id]
+    return finishing(namespace, sectors, [Activated(memory_id=stored.id, near=UNSET if near is None else near)])
+
+
+def finishing(namespace: str, sectors: Sequence[str], links: Sequence[Activated]) -> tuple[FollowUp, ...]:
+    """Return the commands that finish active memories: sectors and wishes for those that lack them, links."""
+    size = MEMORIES_PER_FOLLOW_UP
+    classify = (ClassifySectors(memory_ids=tuple(sectors[at : at + size])) for at in range(0, len(sectors), size))
+    link = (LinkActivated(memories=tuple(links[at : at + size])) for at in range(0, len(links), size))
+    return tuple(FollowUp(namespace, command) for command in (*classify, *link))

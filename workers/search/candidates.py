@@ -24,7 +24,7 @@ from engramq.workers.embedders.other_models import FormerQuestions
 from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
 from engramq.workers.search.ranking import Candidates, as_array
 
-Measured = Callable[[Embedding | None], Awaitable[Candidates]]
+MeasureBy = Callable[[Embedding | None], Awaitable[Candidates]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class QuestionVectors:
     former: Sequence[FormerQuestions] = field(default=())
     curve: Calibration | None = None
 
-    async def measure_by_all(self, measured: Measured) -> Candidates:
+    async def measure_by_all(self, measure: MeasureBy) -> Candidates:
         """Return what is measured by each embedding as one; those of former models come later."""
-        candidates = await measured(self.embedding)
+        candidates = await measure(self.embedding)
         for former in self.former:
-            candidates = candidates.completed(self._convert(await measured(former.embeddings[0]), former.curve))
+            candidates = candidates.completed(self._convert(await measure(former.embeddings[0]), former.curve))
         return candidates
 
     def _convert(self, candidates: Candidates, curve: Calibration) -> Candidates:
@@ -221,7 +221,7 @@ class Source(Protocol):
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return the candidates of a search, by words alone when there is no embedding."""
 
-    async def measured(
+    async def measure(
         self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
     ) -> Candidates:
         """Measure memories that were no candidates: those of these ids that the search may find."""
@@ -244,7 +244,7 @@ class Tables:
         await self.tx.send(LOOK_UP)
         return await self.tx.look_up(lookups)
 
-    async def measured(
+    async def measure(
         self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
     ) -> Candidates:
         """Measure memories that were no candidates: those of these ids that the search may find."""

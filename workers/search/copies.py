@@ -26,7 +26,7 @@ from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.vectors import COUNTED_ROWS, Embedding, Sizes
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.search.candidates import Filters, single_partitions
-from engramq.workers.search.namespace_copy import Asked, NamespaceCopy
+from engramq.workers.search.namespace_copy import NamespaceCopy, QuestionLexemes
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates
 
@@ -64,7 +64,7 @@ class CurrentCopy:
     """
 
     copy: NamespaceCopy
-    words: Asked
+    words: QuestionLexemes
     known: KnownMemories
     ask: Ask
 
@@ -72,11 +72,11 @@ class CurrentCopy:
         """Return the candidates of a search; waits for nothing."""
         return self.copy.candidates(question, self.words, embedding, filters)
 
-    async def measured(
+    async def measure(
         self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
     ) -> Candidates:
         """Measure memories that were no candidates, those that the search may find. Waits for nothing."""
-        return self.copy.measured(ids, question, embedding, filters)
+        return self.copy.measure(ids, question, embedding, filters)
 
 
 @dataclass(slots=True)
@@ -127,11 +127,11 @@ def _texts(questions: Sequence[Question]) -> list[str]:
     ]
 
 
-def _pair_words(question: Question, lexemes: Iterator[list[str]]) -> Asked:
+def _pair_words(question: Question, lexemes: Iterator[list[str]]) -> QuestionLexemes:
     """Return the words of a question from those of all texts, in their order."""
     own, spellings = next(lexemes), next(lexemes)
     ways = [(next(lexemes), [next(lexemes) for _ in writing.others]) for writing in question.writings]
-    return Asked(own, spellings, ways)
+    return QuestionLexemes(own, spellings, ways)
 
 
 class Copies:
@@ -147,7 +147,7 @@ class Copies:
         self._owning: set[tuple[str, Viewer]] = set()  # who has private memories, in which namespace
         self._loading = asyncio.Lock()
 
-    async def current(
+    async def find_current(
         self, namespace: str, partitions: Sequence[Partition], question: Question, viewer: Viewer = PUBLIC
     ) -> CurrentCopy | None:
         """Return the copy of what somebody sees of these partitions, proven current after this call began.
@@ -197,7 +197,7 @@ class Copies:
                 for key in list(self._copies):
                     namespace, partitions, whose = key
                     if self._key(namespace, whose, partitions) == key:
-                        await self.current(namespace, partitions, NOTHING_ASKED, whose)
+                        await self.find_current(namespace, partitions, NOTHING_ASKED, whose)
                     else:  # who owns private memories is not remembered for good: no search comes to this copy
                         self._copies.pop(key, None)
             are_proven = True
@@ -216,7 +216,7 @@ class Copies:
     ) -> list[CurrentCopy] | None:
         answers, gone = None, False
         try:
-            answers = await self._proven(key, kept.copy, viewer, questions)
+            answers = await self._prove(key, kept.copy, viewer, questions)
         except asyncio.CancelledError:
             gone = True  # a caller hung up: a copy is brought up to date without an await, so it is whole
             raise
@@ -243,12 +243,12 @@ class Copies:
             _, oldest = self._copies.popitem(last=False)
             total -= oldest.copy.size_bytes
 
-    async def _proven(
+    async def _prove(
         self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, questions: list[Question]
     ) -> list[CurrentCopy] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
         namespace, partitions, _ = key
-        chosen, store = single_partitions(partitions), self._store.seen_by(viewer)
+        singles, store = single_partitions(partitions), self._store.seen_by(viewer)
         written = {"written": copy.written.get(viewer, "")}
         # On a cluster no write is counted.
         counting = [] if store.sharded else [Lookup(WRITES_SEEN, written)]
@@ -257,7 +257,7 @@ class Copies:
             [
                 *counting,
                 Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(_texts(questions)).decode()}),
-                Lookup(COPY_STATE, {**chosen, **written, "since": copy.since}),
+                Lookup(COPY_STATE, {**singles, **written, "since": copy.since}),
             ],
         )
         assert lexemes is not None
@@ -276,7 +276,7 @@ class Copies:
         """Take over what a copy lacks; False where that is not all, or too much."""
         namespace, partitions, whose = key
         if state.own and whose != viewer:  # the copy, which is everybody's, has not what is this one's alone
-            self._own(namespace, viewer)
+            self._note_owner(namespace, viewer)
             return False
         memories = state.shared + state.own
         whole = len(copy) + sum(memory not in copy.row_of for memory in state.changed) == memories
@@ -295,7 +295,7 @@ class Copies:
         copy.written[viewer] = state.written  # another viewer may have what the copy lacks
         return True
 
-    def _own(self, namespace: str, viewer: Viewer) -> None:
+    def _note_owner(self, namespace: str, viewer: Viewer) -> None:
         if len(self._owning) >= COUNTED_MAX:
             self._owning.clear()
         self._owning.add((namespace, viewer))
@@ -316,8 +316,8 @@ class Copies:
     async def _read(self, partitions: Sequence[Partition], tx: Transaction) -> NamespaceCopy | None:
         if (await self._sizes.of(tx, partitions)).own > ROWS_MAX:
             return None
-        chosen = single_partitions(partitions)
-        state = await tx.row(COPY_IDS, **chosen)
+        singles = single_partitions(partitions)
+        state = await tx.row(COPY_IDS, **singles)
         assert state is not None
         ids = state["ids"]
         if len(ids) > ROWS_MAX:
@@ -325,7 +325,7 @@ class Copies:
         copy = NamespaceCopy(state["since"], state["server"], state["now"], room=len(ids))
         for start in range(0, len(ids), LOADED_AT_A_TIME):
             some = ids[start : start + LOADED_AT_A_TIME]
-            copy.put(await tx.rows(COPY_ROWS, **chosen, ids=some))
+            copy.put(await tx.rows(COPY_ROWS, **singles, ids=some))
             if copy.size_bytes > COPY_BYTES_MAX:
                 return None
         # What was erased meanwhile is missing, and what changed is newer than the snapshot: the next search finds out.

@@ -41,7 +41,6 @@ from engramq.workers.search.counts import asks_for_all, count_named
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import Lift, Search, SearchResult, filters_of, question_of
 from engramq.workers.search.wishes import Wishes
-from engramq.workers.trust import may_sustain
 
 NOTE_ACCESS: Final = sql("note_access")
 
@@ -117,7 +116,7 @@ async def search(
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
     names = () if command.ranking is Ranking.SIMILARITY else question.names
     copy, embedding = await asyncio.gather(  # what asks the server first, since the model may keep the loop
-        copies.current(namespace, command.partitions, question, viewer),
+        copies.find_current(namespace, command.partitions, question, viewer),
         context.services[Vectorizer].try_read(question.text, names),
     )
     least: float | None
@@ -209,11 +208,12 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     if command.as_of is UNSET and not command.include_superseded:
         notices.append(await point_to_earlier(memories, command, context))
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
-    unlikely = command.min_relevance == 0  # hits that people see as well do not count
+    # An untrusted principal keeps no trusted memory from fading. Unlikely hits, which people see, do not count.
+    untrusted, unlikely = context.envelope.principal.untrusted, command.min_relevance == 0
     counting = [
         memory
         for memory in memories
-        if may_sustain(context.envelope.principal, memory.partition)
+        if not (untrusted and memory.partition is Partition.TRUSTED)
         and not (unlikely and (memory.relevance or 0.0) < LIKELY)
     ]
 

@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from engramq.schemas.envelope import seen_projects
 from engramq.schemas.fields import tag_key
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.db.memory_rows import KnownMemories, seen_projects
+from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpack
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
@@ -46,7 +47,7 @@ _EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 _NUMBERS: Final = ("position", "sector_confidence", "confidence", "active_hours")
 
 
-class Asked(NamedTuple):
+class QuestionLexemes(NamedTuple):
     """The words of a question as the index has them, and those of its dates and numbers in other spellings.
 
     `ways`: for each value that others write otherwise its own words, and those of each other writing.
@@ -144,7 +145,9 @@ class NamespaceCopy:
                     postings = self._postings[lexeme] = array("i")
                 postings.append(place)
 
-    def candidates(self, question: Question, words: Asked, embedding: Embedding | None, filters: Filters) -> Candidates:
+    def candidates(
+        self, question: Question, words: QuestionLexemes, embedding: Embedding | None, filters: Filters
+    ) -> Candidates:
         """Return as many by words and by vector as the tables would; by words alone when there is no embedding."""
         chosen = self._chosen(filters)
         lexical, asked_weight = self._lexical(words, chosen)
@@ -158,7 +161,7 @@ class NamespaceCopy:
         rows = np.union1d(rows, self._first(cosines.meaning, near))
         return self._measured(rows, question, lexical, cosines, asked_weight)
 
-    def measured(
+    def measure(
         self, ids: Iterable[str], question: Question, embedding: Embedding | None, filters: Filters
     ) -> Candidates:
         """Return those of some memories that the filters let through and that are active, without their words."""
@@ -242,7 +245,7 @@ class NamespaceCopy:
         told_on = self._columns["told_on"]
         return self._first(np.array([told_on[row] is not None for row in range(len(chosen))], float), rows, ties=True)
 
-    def _lexical(self, words: Asked, chosen: Mask) -> tuple[Column, float]:
+    def _lexical(self, words: QuestionLexemes, chosen: Mask) -> tuple[Column, float]:
         """Return for each row what the fragment `full_text` adds up for it, 0 where no word matches; and what all words
         of the question weigh, other spellings left out."""
         score = np.zeros(len(chosen))
@@ -264,7 +267,7 @@ class NamespaceCopy:
             asked_weight += weight if is_own else 0.0
         return score / (1 + self._words_of[: len(score)] / HALF_LENGTH), asked_weight
 
-    def _written_otherwise(self, words: Asked) -> dict[str, set[int]]:
+    def _written_otherwise(self, words: QuestionLexemes) -> dict[str, set[int]]:
         """Return by each word of a value the rows that have all words of another writing of it, as the tables do."""
         found: dict[str, set[int]] = {}
         for lexemes, ways in words.ways:

@@ -177,8 +177,8 @@ class Search:
         others = list(dict.fromkeys(link.other for link in nearby.links or ()))
         linked = candidates.chosen([rows[other] for other in others if other in rows])
         if missing := [other for other in others if other not in rows]:
-            measure = partial(self.source.measured, missing, self.question, filters=self.filters)
-            linked = linked.joined(await self.vectors.measure_by_all(measure))
+            measure_missing = partial(self.source.measure, missing, self.question, filters=self.filters)
+            linked = linked.joined(await self.vectors.measure_by_all(measure_missing))
         return linked
 
     async def _load_hits(self, ranking: Boosted, read: dict[str, Memory]) -> list[Hit]:

@@ -80,7 +80,7 @@ async def test_scripts_without_spaces_are_found_by_pairs_of_characters(
     for _, asked, other in WITHOUT_SPACES:
         for question, count in ((asked, 1), (other, 0)):
             assert await found(world.store, namespace, question) == count, question
-            proven = await copies.current(namespace, BOTH, Question(question))
+            proven = await copies.find_current(namespace, BOTH, Question(question))
             assert proven is not None
             candidates = await proven.candidates(Question(question), None, Filters(partitions=BOTH))
             assert len(candidates.ids) == count, question
@@ -98,7 +98,7 @@ async def test_a_change_of_the_language_loses_nothing_on_its_way(
         await copies.prepare(namespace, BOTH)
 
     async def both(question: str) -> int:
-        proven = await copies.current(namespace, BOTH, Question(question))
+        proven = await copies.find_current(namespace, BOTH, Question(question))
         tables = await found(world.store, namespace, question)
         if proven is not None:
             copied = await proven.candidates(Question(question), None, Filters(partitions=BOTH))

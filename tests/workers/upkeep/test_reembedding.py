@@ -171,7 +171,7 @@ async def test_searches_are_complete_while_it_goes_on(change: Change, in_copy: b
     if in_copy:
         for _ in range(copies.SEARCHES_FIRST):
             await world.services[copies.Copies].prepare(DEFAULT_NAMESPACE, BOTH)
-        assert await world.services[copies.Copies].current(DEFAULT_NAMESPACE, BOTH, Question("pump")) is not None
+        assert await world.services[copies.Copies].find_current(DEFAULT_NAMESPACE, BOTH, Question("pump")) is not None
     told = []
     for _ in range(5):
         await change.search("pump")  # after which what is left is counted again

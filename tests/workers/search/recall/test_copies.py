@@ -212,7 +212,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
         command = question(rng)
         await copied(copies, command.partitions)
         before = await found(scene, command, None)
-        proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, question_in(command))
+        proven = await copies.find_current(DEFAULT_NAMESPACE, command.partitions, question_in(command))
         if proven is not None:  # else something is gone, and the tables serve
             from_copy, after = await found(scene, command, proven), await found(scene, command, None)
             if [(item.id, item.score) for item in before] == [(item.id, item.score) for item in after]:
@@ -231,12 +231,12 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
 async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: Scene) -> None:
     first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
     copies = Copies(scene.world.store, Sizes())
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
     command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
 
     async def search() -> list[str] | None:
-        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
+        proven = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
         return None if proven is None else ids(await found(scene, command, proven))
 
     assert await search() == [first, second]
@@ -254,13 +254,13 @@ async def test_a_copy_may_be_empty_and_may_hold_vectors_of_another_model_only(sc
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
     command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
+    proven = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
     assert proven is not None
     assert await found(scene, command, proven) == []
     kept = await scene.keep("The red kettle whistles")
     other = await scene.world.store.register_embedding_model("another", "", 384)
     scene.world.rows("update memories set model_id = %s returning 1", other)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
+    proven = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
     assert proven is not None
     (only,) = await found(scene, command, proven)
     assert (only.id, only.similarity) == (kept, None)
@@ -270,7 +270,7 @@ async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene)
     first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
+    proven = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert proven is not None
     await scene.world.complete(assignment(ForgetMemory(memory_id=first)))
     for ranking in Ranking:
@@ -285,7 +285,7 @@ async def test_what_is_shown_again_is_read_again_if_changed(scene: Scene, monkey
     await copied(copies, TRUSTED)
 
     async def search() -> dict[str, Memory]:
-        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
+        proven = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
         assert proven is not None
         return {memory.id: memory for memory in await found(scene, command, proven)}
 
@@ -310,10 +310,10 @@ async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
         await scene.keep("The blue kettle sings")
         copies = Copies(scene.world.store, Sizes())
         await copied(copies, TRUSTED)
-        before = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
+        before = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
         assert before is not None
         slow.commit()
-    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
+    after = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert after is not None
     memories = await found(scene, SearchMemories(query="What did Ada say?", explain=True), after)
     spoken = next(memory for memory in memories if memory.id == kept)
@@ -328,15 +328,15 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
     asked: list[list[Question]] = []
-    proven = Copies._proven
+    proven = Copies._prove
 
     async def counted(self: Copies, place: Any, copy: Any, viewer: Viewer, questions: list[Question]) -> Any:
         asked.append(list(questions))
         return await proven(self, place, copy, viewer, questions)
 
-    monkeypatch.setattr(Copies, "_proven", counted)
+    monkeypatch.setattr(Copies, "_prove", counted)
     queries = [Question(f"kettle {number}") for number in range(9)]
-    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, query) for query in queries))
+    answers = await asyncio.gather(*(copies.find_current(DEFAULT_NAMESPACE, TRUSTED, query) for query in queries))
     assert asked == [queries[:1], queries[1:]]
     assert all(answer is not None for answer in answers)
     assert len({tuple(answer.words.lexemes) for answer in answers if answer}) == 9
@@ -351,15 +351,15 @@ async def test_what_grows_beyond_the_bound_or_changes_too_much_goes_to_the_table
     await copied(copies, TRUSTED)
     for number in range(3):
         await scene.keep(f"Kettle {number}")
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
     monkeypatch.setattr(module, "ROWS_MAX", 4)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
     await scene.keep("One too many")
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     too_large = Copies(scene.world.store, Sizes())
     await copied(too_large, TRUSTED)
-    assert await too_large.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await too_large.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
 
 
 async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
@@ -368,8 +368,8 @@ async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
     copies = await one_memory_each(scene)
     monkeypatch.setattr(module, "BYTES_MAX", 1)
     await copied(copies, UNTRUSTED)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
-    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, Question("kettle")) is None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await copies.find_current(DEFAULT_NAMESPACE, UNTRUSTED, Question("kettle")) is None
 
 
 async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
@@ -380,11 +380,11 @@ async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
     monkeypatch.setattr(module, "COPY_BYTES_MAX", module.BYTES_MAX // 600)
     for number in range(64):
         await scene.keep(f"Kettle {number}")
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None  # a last time
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None  # a last time
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None  # not before many searches
-    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, Question("kettle")) is not None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None  # not before many searches
+    assert await copies.find_current(DEFAULT_NAMESPACE, UNTRUSTED, Question("kettle")) is not None
 
 
 async def test_a_copy_of_a_server_that_has_recovered_since_is_not_believed(scene: Scene) -> None:
@@ -393,9 +393,9 @@ async def test_a_copy_of_a_server_that_has_recovered_since_is_not_believed(scene
     await copied(copies, TRUSTED)
     (kept,) = copies._copies.values()
     kept.copy.server = "before the crash"
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
 
 
 async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
@@ -410,11 +410,11 @@ async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
         asking.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Copies, "_proven", never)
-    busy = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
+    monkeypatch.setattr(Copies, "_prove", never)
+    busy = asyncio.create_task(copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
     await asking.wait()
-    leader = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
-    joined = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
+    leader = asyncio.create_task(copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
+    joined = asyncio.create_task(copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
     await asyncio.sleep(0)
     leader.cancel()
     assert await asyncio.wait_for(joined, 5) is None
@@ -422,7 +422,7 @@ async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
     with suppress(asyncio.CancelledError):
         await busy
     monkeypatch.undo()
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None  # nothing half done
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None  # nothing half done
 
 
 async def test_rows_of_a_subtransaction_are_not_missed(scene: Scene) -> None:
@@ -436,7 +436,7 @@ async def test_rows_of_a_subtransaction_are_not_missed(scene: Scene) -> None:
         copies = Copies(scene.world.store, Sizes())
         await copied(copies, TRUSTED)
         slow.commit()
-    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
+    after = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert after is not None
     assert "Ada" in after.copy._columns["speaker"]
 
@@ -452,13 +452,13 @@ async def test_a_caller_who_hangs_up_costs_no_copy(scene: Scene) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(store), "look_up", slow)
-        asked = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
+        asked = asyncio.create_task(copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
         await begun.wait()
         asked.cancel()
         with suppress(asyncio.CancelledError):
             await asked
     assert store.look_up == usual
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
+    assert await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
 
 
 def row(number: int) -> dict[str, Any]:

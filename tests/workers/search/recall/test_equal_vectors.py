@@ -114,7 +114,7 @@ async def test_a_copy_compares_as_few_of_a_repeated_text_as_the_tables(database:
         await copies.prepare("own", TRUSTED.partitions)
     kept = []
     for embedding in questions(crowd):
-        copy = await copies.current("own", TRUSTED.partitions, NO_WORDS)
+        copy = await copies.find_current("own", TRUSTED.partitions, NO_WORDS)
         assert copy is not None
         copied = await copy.candidates(NO_WORDS, embedding, TRUSTED)
         found = await store.read(

@@ -37,7 +37,7 @@ async def test_what_is_kept_to_be_shown_again_is_bounded_by_bytes_which_its_copy
         await scene.keep(f"The kettle {number} whistles", metadata=full)
     copies, command = Copies(scene.world.store, Sizes()), SearchMemories(query="which kettle whistles")
     await copied(copies, TRUSTED)
-    proven = await copies.current("default_user", TRUSTED, question_in(command))
+    proven = await copies.find_current("default_user", TRUSTED, question_in(command))
     assert proven is not None
     before = proven.copy.size_bytes
     for _ in range(2):
@@ -59,7 +59,7 @@ async def test_the_process_that_erases_remembers_nothing_of_it(scene: Scene) -> 
     await scene.keep("The kettle opens with a lid")
     copies, command = Copies(scene.world.store, Sizes()), SearchMemories(query="what opens the safe")
     await copied(copies, TRUSTED)
-    proven = await copies.current("default_user", TRUSTED, question_in(command))
+    proven = await copies.find_current("default_user", TRUSTED, question_in(command))
     assert proven is not None
     await found(scene, command, proven)
     assert len(proven.known) == 2
@@ -111,7 +111,7 @@ async def test_a_copy_that_cannot_be_proven_takes_nothing_from_other_namespaces(
     disagreement.read_statement("The kettle of another tenant opens with a lid")
     before = kept_of_texts()
     scene.world.database.owner.execute("delete from nodes where id = %s", [stored])
-    assert await copies.current("default_user", TRUSTED, question_in(command)) is None
+    assert await copies.find_current("default_user", TRUSTED, question_in(command)) is None
     assert kept_of_texts() == before
     assert any(before)
 
@@ -120,7 +120,7 @@ async def copy_namespace(copies: Copies, namespace: str, viewer: Viewer = PUBLIC
     """Search the tables until they are copied, and once more, which tells whose memories the copy is to have."""
     for _ in range(SEARCHES_FIRST):
         await copies.prepare(namespace, TRUSTED, viewer)
-    await copies.current(namespace, TRUSTED, QUESTION, viewer)
+    await copies.find_current(namespace, TRUSTED, QUESTION, viewer)
 
 
 @pytest.mark.promise("OV-18")
@@ -174,7 +174,7 @@ async def test_copies_go_where_a_defect_keeps_them_from_being_proven(
     copies = Copies(scene.world.store, Sizes())
     await scene.keep("The safe opens")
     await copied(copies, TRUSTED)
-    monkeypatch.setattr(copies, "current", AsyncMock(side_effect=RuntimeError("a defect")))
+    monkeypatch.setattr(copies, "find_current", AsyncMock(side_effect=RuntimeError("a defect")))
     with pytest.raises(RuntimeError, match="a defect"):
         await copies.drop_erased()
     assert not copies._copies

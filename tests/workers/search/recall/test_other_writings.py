@@ -20,7 +20,7 @@ async def test_no_spelling_of_a_date_takes_the_place_of_a_word(scene: Scene) -> 
     wanted = [await scene.keep(f"The zucchini beside telescope {number}") for number in "abc"]
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question)
+    proven = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, question)
     assert proven is not None
     tables = await scene.world.store.read(
         DEFAULT_NAMESPACE, lambda tx: find_candidates(tx, Sizes(), question, None, filters)
@@ -48,7 +48,7 @@ async def test_a_value_that_is_written_otherwise_weighs_as_the_words_it_stands_f
     wanted, other = await scene.keep(kept), await scene.keep(others)
     copies, question = Copies(scene.world.store, Sizes()), Question(asked)
     await copied(copies, TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question)
+    proven = await copies.find_current(DEFAULT_NAMESPACE, TRUSTED, question)
     assert proven is not None
     tables = await scene.world.store.read(
         DEFAULT_NAMESPACE, lambda tx: find_candidates(tx, Sizes(), question, None, Filters(partitions=TRUSTED))

@@ -42,7 +42,7 @@ class Looks:
         return self
 
     async def has_looked(self, viewer: Viewer = PUBLIC) -> bool:
-        await self.copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"), viewer)
+        await self.copies.find_current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"), viewer)
         return not self.states[-1].is_same
 
 
