@@ -59,7 +59,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     use of it. `references`: what the caller wrote in place of ids, such as `@stored`, and the id that each stood for.
     `reply_to` is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and
     arguments, to tell a repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless
-    its key is a repeated one. `project`: the caller's own, which commands are in that name none; "": none.
+    its key is a repeated one. `project`: the caller's own, for commands that name none; "": none.
     `together`: the id of an action on many of which this command is one; the audit log keeps it.
     """
 

@@ -133,8 +133,8 @@ def add_references(reply: R, envelope: Envelope) -> R:
 async def add_previews(tx: Transaction, reply: W, envelope: Envelope | None) -> W:
     """Return the reply to a write with previews of all that it names; nothing is read where it names nothing.
 
-    None of what is gone, nor for who may not read. `envelope`: the request that is answered, None where that is not
-    known.
+    There is no preview of what is gone, and none for a caller that may not read. `envelope`: the request that is
+    answered, None where that is not known.
     """
     if not isinstance(reply, WriteReply) or (envelope is not None and Scope.READ not in envelope.principal.scopes):
         return reply

@@ -56,8 +56,8 @@ NOBODY: Final = Int4(0)  # what a namespace without a number reads as: no row ha
 # does is harmless then too, since its command id is in the ledger, or its writes name the state that they expect.
 COMMIT_LEASE_S: Final = 2.5
 
-# For who reads everything, or writes it, alone: as long as it takes, with pauses in between. A statement may have to
-# pass millions of rows of other kinds before its page is full: of a million memories an export ended at 30 s.
+# Limits of exports and other long jobs: none for a transaction, ten minutes a statement. A statement may have to pass
+# millions of rows of other kinds before its page is full: of a million memories an export ended at 30 s.
 AT_LENGTH: Final = {
     "transaction_timeout": "0",
     "idle_in_transaction_session_timeout": "0",

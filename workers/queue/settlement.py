@@ -1,7 +1,6 @@
 """Write the end of a job to Redis, all of it or nothing, and gather follow-ups for a moment.
 
-Follow-ups that are gathered are in no settlement: whoever asks for that can do without one, since the sweep finds what
-a crash took away.
+Gathered follow-ups are in no settlement. A command may be gathered only if the sweep finds the work that a crash loses.
 """
 
 import asyncio
