@@ -181,7 +181,7 @@ class Service:
             session=arguments.session or caller.session,
             in_session=tool.takes_session,
             idempotency_key=arguments.idempotency_key,
-            # Of the request as it was made: a repeated one is the same, though @stored may stand for another memory.
+            # Before references are resolved: a repeated request is the same, though @stored may mean another memory.
             fingerprint=fingerprint(command) if tool.write else "",
             traceparent=subject.traceparent,
             project=compose_letters(caller.project) if caller.project else "",
