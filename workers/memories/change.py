@@ -51,6 +51,7 @@ _AUDITED: Final = (
     "sector", "sector_source", "standing", "confidence", "position", "valid_from", "valid_until", "expires_at"
 )  # fmt: skip
 _NOT_HIDDEN: Final = "It was neither archived nor replaced: nothing has changed."
+_UNCHANGED: Final = "It is unchanged: it says all of this already."
 HINT: Final = "The memories that it had replaced stay hidden: still_hidden. restore_memory brings back the right ones."
 BEHIND_MAX: Final = 10_000  # that are named of one change
 EXPIRED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
@@ -67,7 +68,7 @@ class StillHidden(TypedDict, total=False):
 
 @handles(UpdateMemory, by_keys=True)
 async def update_memory(tx: Transaction, command: UpdateMemory, context: Context) -> MemoryChanged:
-    """Change what is said about a memory, or who sees it; its content stays.
+    """Change what is said about a memory, or who sees it; its content stays. Without a change nothing is audited.
 
     Raises EngramqError with `conflict` as verdicts do, and what `sharing.show_to` raises.
     """
@@ -83,13 +84,17 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
         if command.visibility is Visibility.SHARED:
             require_look(row, command.seen)
         await sharing.show_to(tx, row, command.visibility, context.envelope)
+    is_shown_anew = command.visibility is not UNSET and _is_seen_by(row) is not command.visibility
+    notice = UNSET if is_shown_anew else _UNCHANGED
     if not given and not command.clear:
-        return MemoryChanged(status="updated", memory=await _read_for(tx, memory_id, command))
+        return MemoryChanged(status="updated", memory=await _read_for(tx, memory_id, command), notice=notice)
     if command.evidence is not UNSET:
         await refuse_untrusted_ground(tx, row, command.evidence, before.evidence)
     await archive_if_expired(tx, row)
     await _update(tx, row, before, command, given)
     after = await _read_for(tx, memory_id, command)
+    if await _keep_if_equal(tx, before, after, command):
+        return MemoryChanged(status="updated", memory=after, notice=notice)
     if "standing" in command.cleared_fields() and after.state is MemoryState.ACTIVE:
         context.follow_ups = finishing(context.envelope.namespace, [after.id], [])  # its words decide again
     Allowance.of(tx, context).grow(before, after.content, after.metadata)
@@ -103,6 +108,23 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
         tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new, reason=said, owner=row["owner"]
     )
     return MemoryChanged(status="updated", memory=after)
+
+
+def _is_seen_by(row: Row) -> Visibility:
+    return Visibility.SHARED if row["owner"] is None else Visibility.PRIVATE
+
+
+async def _keep_if_equal(tx: Transaction, before: Memory, after: Memory, command: UpdateMemory) -> bool:
+    """Say whether a change that was written has changed nothing, and give the memory its former time back then.
+
+    The words of one whose `standing` was cleared decide anew.
+    """
+    now = msgspec.structs.replace(after, updated_at=before.updated_at, visibility=before.visibility)
+    if now != before or "standing" in command.cleared_fields():
+        return False
+    await tx.send("set_updated_at", id=UUID(before.id), updated_at=before.updated_at)
+    after.updated_at = before.updated_at
+    return True
 
 
 def _retagging(before: Sequence[str], after: Sequence[str]) -> str | None:

@@ -42,6 +42,11 @@ update memories m set
 where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.node_id
 
+-- name: set_updated_at
+-- Say when a memory was changed last.
+update memories set updated_at = %(updated_at)s::timestamptz
+where tenant = %(tenant)s and node_id = %(id)s
+
 -- name: content_of
 -- What an erasure has to look for outside the database, and who may order it.
 select m.content, m.created_by, m.owner from memories m

@@ -1,15 +1,20 @@
 """Update, archive, erase, restore."""
 
 from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET
 from redis.asyncio import Redis
 
 from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
+    GetMemory,
     MemoryChanged,
+    MemoryFound,
     RestoreMemory,
     Stored,
     StoreMemory,
@@ -21,7 +26,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, Keys
-from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, WorkerKind
+from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, Visibility, WorkerKind
 from engramq.workers.db.queries import Query
 from tests.assignments import assignment
 from tests.refusals import refused
@@ -72,10 +77,30 @@ async def test_update_merges_metadata_and_makes_a_sector_manual(world: World) ->
     assert "Carla" not in str(entry)
 
 
+async def test_an_update_that_says_what_is_there_changes_nothing(world: World) -> None:
+    on = datetime(2026, 5, 4, tzinfo=UTC)
+    said: dict[str, Any] = {"metadata": {"a": 1}, "speaker": "Ana", "occurred_at": on, "valid_from": on}
+    memory_id = (await world.keep("Call Ben on Monday", **said, tags=("Calls",), sector=Sector.EPISODIC)).stored.id
+    said |= {"add_tags": ("calls",), "remove_tags": ("none",), "clear": ("project", "b"), "sector": Sector.EPISODIC}
+    change = UpdateMemory(memory_id=memory_id, **said)
+    before = (await world.ask(MemoryFound, GetMemory(memory_id=memory_id))).memory
+    rows = world.rows("select * from memories")
+    reply = await world.ask(MemoryChanged, change)
+    assert (reply.status, reply.memory, reply.notice) == (
+        "updated", before, "It is unchanged: it says all of this already.",
+    )  # fmt: skip
+    assert (world.rows("select * from memories"), actions(world)) == (rows, [])
+    shown = await world.ask(MemoryChanged, UpdateMemory(memory_id=memory_id, visibility=Visibility.PRIVATE))
+    again = await world.ask(MemoryChanged, UpdateMemory(memory_id=memory_id, visibility=Visibility.PRIVATE))
+    assert (shown.notice, again.notice, actions(world)) == (UNSET, reply.notice, ["unshare"])
+    moved = await world.ask(MemoryChanged, msgspec.structs.replace(change, speaker="Carla"))
+    assert (moved.notice, actions(world)) == (UNSET, ["unshare", "update"])
+
+
 async def test_an_update_of_nothing_or_of_nobody_changes_nothing(world: World) -> None:
     stored = await world.keep("as it is")
     unchanged = await world.ask(MemoryChanged, UpdateMemory(memory_id=stored.stored.id))
-    assert unchanged.memory == stored.stored
+    assert (unchanged.memory, unchanged.notice) == (stored.stored, "It is unchanged: it says all of this already.")
     for unknown in (uuid7(), "nonsense"):
         reply = await world.ask(MemoryChanged, UpdateMemory(memory_id=unknown, confidence=0.1))
         assert (reply.status, reply.memory) == ("not_found", None)
