@@ -35,13 +35,16 @@ class ClientCall(Generic[ReplyT]):
     given: Mapping[str, Any]
 
     def request(self, fresh_key: str) -> Request:
-        """Return the request of this call; a write that was given no key has the fresh one."""
+        """Return the request of this call; a write that was given no key has the fresh one.
+
+        Raises Refused for an id that would lead to another path.
+        """
         tool = TOOLS[self.name]
         arguments = {name: _plain(value) for name, value in self.given.items() if value is not None}
         key = arguments.pop(_KEY, fresh_key) if tool.write else None
         path = tool.path
         for name in tool.in_path:
-            path = path.replace(f"{{{name}}}", quote(str(arguments.pop(name)), safe=""))
+            path = path.replace(f"{{{name}}}", _in_path(name, str(arguments.pop(name))))
         if tool.has_body:
             return Request(tool.method, path, {}, msgspec.json.encode(arguments), key)
         return Request(tool.method, path, {name: _in_query(value) for name, value in arguments.items()}, None, key)
@@ -168,6 +171,14 @@ def _plain(value: Any) -> Any:
         case set() | frozenset():
             return sorted(value)
     return value
+
+
+def _in_path(name: str, value: str) -> str:
+    """Return an id as a part of a path; one that means another folder, quoted too, is refused as a server would."""
+    if value.strip() in ("", ".", ".."):
+        error = f"{name} must be an id, not {value!r}."
+        raise Refused(400, {"status": "invalid_parameter", "code": "invalid_parameter", "field": name, "error": error})
+    return quote(value, safe="")
 
 
 def _in_query(value: Any) -> Any:

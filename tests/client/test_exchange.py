@@ -70,6 +70,16 @@ def store(*heard: httpx.Response | httpx.TransportError, **given: Any) -> Talk:
     return Talk(calls.store("x", **given), heard)
 
 
+@pytest.mark.parametrize("known", ["", ".", "..", " .. "])
+def test_an_id_that_leads_to_another_path_is_refused_and_not_sent(known: str) -> None:
+    for call in (calls.get(known), calls.forget(known), calls.get_command(known)):
+        talk = Talk(call, [])
+        with pytest.raises(Refused) as refusal:
+            talk.reply()
+        assert (refusal.value.code, refusal.value.http_status, talk.sent) == ("invalid_parameter", 400, [])
+    assert calls.get("a/..").request("k").path == "/v1/memories/a%2F.."
+
+
 @pytest.mark.promise("RC-8")
 def test_a_write_is_repeated_with_the_key_of_its_first_request() -> None:
     talk = store(

@@ -1,5 +1,6 @@
 /** An operation of REST, and a call of it as a request. */
 
+import { Refused } from "./failures.js";
 import type { operations } from "./schema.js";
 
 /** One operation; `statuses` are the words of its replies. */
@@ -47,6 +48,15 @@ export interface Request {
   readonly key: string | undefined;
 }
 
+/** An id as a part of a path; one that means another folder, quoted too, is refused as a server would. */
+function inPath(name: string, value: string): string {
+  if (["", ".", ".."].includes(value.trim())) {
+    const error = `${name} must be an id, not ${JSON.stringify(value)}.`;
+    throw new Refused(400, { status: "invalid_parameter", code: "invalid_parameter", field: name, error });
+  }
+  return encodeURIComponent(value);
+}
+
 /** The request of a call with these arguments; undefined means: not given. */
 export function requestOf(operation: Operation, given: Readonly<Record<string, unknown>>): Request {
   const rest = new Map(Object.entries(given).filter(([, value]) => value !== undefined && value !== null));
@@ -57,7 +67,7 @@ export function requestOf(operation: Operation, given: Readonly<Record<string, u
   const path = operation.path.replace(/\{(\w+)\}/g, (_hole, name: string) => {
     const value = rest.get(name);
     rest.delete(name);
-    return encodeURIComponent(String(value));
+    return inPath(name, String(value));
   });
   if (operation.method === "POST" || operation.method === "PATCH") {
     return { method: operation.method, path, body: JSON.stringify(Object.fromEntries(rest)), key };

@@ -37,6 +37,15 @@ test("every call has a key of its own, unless one is given, and reads have none"
     assert.ok(!seen[1].body.includes("mine"));
   }));
 
+test("an id that leads to another path is refused and not sent", () =>
+  served([], async (url, seen) => {
+    for (const id of ["", ".", "..", " .. "]) {
+      const refused = await rejected(over(url).get(id), Refused);
+      assert.deepEqual([refused.code, refused.field, refused.httpStatus], ["invalid_parameter", "memory_id", 400]);
+    }
+    assert.equal(seen.length, 0);
+  }));
+
 test("a wait is never shorter than the server asked for", () =>
   served([[429, BUSY, { "retry-after": "1" }], [200, STORED]], async (url) => {
     const begun = performance.now();
