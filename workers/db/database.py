@@ -97,10 +97,7 @@ def _persistent(
             store._forget_strangers(problem)
             if found is Meaning.CONFLICT and conflicts < CONFLICTS_MAX:
                 conflicts += 1
-                if isinstance(problem, Again) and problem.first is not None:
-                    await problem.first()
-                else:
-                    await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
+                await _give_way(store, problem, conflicts)
                 continue
             if found is Meaning.UNFIT and unfit < UNFIT_MAX and await store._pool.doubt(began):
                 unfit += 1
@@ -118,6 +115,16 @@ def _persistent(
             raise refusal_of_database(problem) from problem
 
     return persist
+
+
+async def _give_way(store: "Store", problem: Exception | None, conflicts: int) -> None:
+    """Do what another try needs after a conflict, the last of so many, or wait a moment."""
+    if isinstance(problem, Again) and problem.first is not None:
+        await problem.first()
+    elif isinstance(problem, psycopg.errors.InvalidSqlStatementName):
+        await store._pool.drop_idle()  # somebody has reset sessions, maybe more of them than there are tries
+    else:
+        await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
 
 
 class Store:

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from engramq.schemas.faults import EngramqError
-from engramq.workers.db.database import Store
+from engramq.workers.db.database import POOL_SIZE, Store
 from engramq.workers.db.lookups import array
 from engramq.workers.db.transaction import Lookup, Transaction
 from tests.conftest import Database
@@ -73,6 +73,24 @@ async def test_statements_that_somebody_dropped_are_prepared_again(own_store: St
     for _ in range(2):
         assert len(await own_store.look_up("a", [Lookup(ECHO, VALUES)])) == 1
         await own_store.write("a", drop)
+
+
+async def test_a_pool_whose_sessions_were_all_reset_serves_the_next_command(own_store: Store) -> None:
+    met = asyncio.Barrier(POOL_SIZE)
+
+    async def meet(tx: Transaction) -> None:
+        await tx.rows(b"select 1 as one")
+        await met.wait()
+
+    for _ in range(3):  # what a session has prepared before counts
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            for _ in range(POOL_SIZE):
+                group.create_task(own_store.write("a", meet))
+    idle = [connection for connection, _ in own_store._pool._idle]
+    assert len(idle) == POOL_SIZE
+    for connection in idle:
+        await connection.execute(b"deallocate all")
+    await own_store.write("a", lambda tx: tx.rows(b"select 1 as one"))
 
 
 @pytest.mark.long
