@@ -47,7 +47,7 @@ _GOES_ON: Final = (
     "summarized below:"
 )
 _SYNTHETIC: Final = "<synthetic>"  # the model whose words the client itself writes
-_COMMAND: Final = r"\s*<command-(?:message|name)>"
+_COMMAND: Final = r"\s*<command-(?:message|name|args)>"
 _LOCAL: Final = "local_command"  # a command that the client itself carries out
 _NOTED: Final = "user-memory-input"  # around words behind a "#", in versions that kept such
 _TAKEN: Final = (None, "absorbed_mid_turn")  # why words left the queue that the model got; others were withdrawn

@@ -150,6 +150,10 @@ CLAUDE_CODE_SAID: dict[str, tuple[list[Line], list[str]]] = {
         ],
         ["/brew green tea, no sugar"],
     ),
+    "its words before its name": (
+        [user(1, "<command-args>green tea, no sugar</command-args>\n<command-name>/brew</command-name>")],
+        ["/brew green tea, no sugar"],
+    ),
     "words of several lines": (
         [user(1, command("brew", "<command-args>green tea,\nno sugar</command-args>"))],
         ["/brew green tea,\nno sugar"],
