@@ -23,6 +23,7 @@ PURE: Final = (
     "engramq.workers.memories.disagreement",
     "engramq.workers.memories.disagreement_lists",
     "engramq.workers.memories.exact_forms",
+    "engramq.workers.memories.stated_changes",
     "engramq.workers.one_form",
     "engramq.workers.search.boosts",
     "engramq.workers.search.neighbours",

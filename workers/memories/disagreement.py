@@ -4,7 +4,8 @@ Two statements disagree when they have the same words except in one place: anoth
 August", "ends in December"), the opposite ("on", "off"), or a "not" in one of them. Two such places are two things
 ("the build server has 16 GB", "the test server has 64 GB"), and what one of them only adds is no difference. Words of
 which people make lists ("likes tea", "likes chess") contradict nothing. "I have never ..." is denied by what says that
-it was done. Negations, opposites and verbs are those of English; numbers are those of any language.
+it was done, and "moved from Vim to Zed" by what says that it is Vim (`stated_changes`). Negations, opposites and verbs
+are those of English; numbers are those of any language.
 """
 
 import re
@@ -17,6 +18,7 @@ from engramq.schemas.patterns import compile_late
 from engramq.schemas.sentences import sentences_of
 from engramq.workers.memories import disagreement_lists as lists
 from engramq.workers.memories.exact_forms import are_same_values, join_groups
+from engramq.workers.memories.stated_changes import StatedChange, StatedWord, find_change, subject_of
 
 PIECE_CHARS: Final = 80
 READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
@@ -57,25 +59,16 @@ _VISIT: Final = compile_late(
 )
 
 
-class _Word(NamedTuple):
-    """A word that says something: what it is compared by, its kind, where it stands, and the token before it."""
-
-    key: str
-    kind: str
-    start: int
-    before: str
-    plain: str
-
-
 @dataclass(slots=True, eq=False)
 class Statement:
     """One statement of a text. `all`: every token, small. `not_at` and so on: how many words stand before that.
 
-    `least`: how many words another one shares at least that disagrees with it; 0 where it says "never", see `_places`.
+    `least`: how many words another one shares at least that disagrees with it; 0 where it says "never", see `_places`,
+    or from what something was changed.
     """
 
     sentence: str
-    words: tuple[_Word, ...]
+    words: tuple[StatedWord, ...]
     keys: frozenset[str]
     all: frozenset[str]
     negated: bool
@@ -85,6 +78,7 @@ class Statement:
     about: frozenset[str]  # the keys of all that the sentence affirms
     is_of_self: bool
     least: int
+    change: StatedChange | None
 
 
 class DifferingPieces(NamedTuple):
@@ -125,7 +119,7 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Diff
                     mine, its = _anchors(old, first), _anchors(new, other)
                     if mine - its - first.keys and its - mine - other.keys:
                         places = None  # they are of two things: each has an anchor of its own beside where they differ
-                places = places or _find_denied(first, other)
+                places = places or _find_denied(first, other) or _find_changed(first, other)
                 if places is not None and not are_same_values(first.sentence, other.sentence):
                     return DifferingPieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
     return None
@@ -136,8 +130,7 @@ def _candidates(text: _StatedText, common: frozenset[str]) -> list[Statement]:
     return [
         statement
         for statement in text.statements
-        if (shared := len(statement.keys & common))
-        and (len(statement.keys) - shared <= ADDED or statement.never_at is not None)
+        if (shared := len(statement.keys & common)) and (len(statement.keys) - shared <= ADDED or not statement.least)
     ]
 
 
@@ -207,7 +200,7 @@ def _anchors(text: _StatedText, statement: Statement) -> set[str]:
     return keys
 
 
-def _is_anchor(part: Statement, at: int, word: _Word) -> bool:
+def _is_anchor(part: Statement, at: int, word: StatedWord) -> bool:
     """Say whether a word is a number, a date or a name; a capital may only begin a sentence."""
     if word.kind == "word":
         return any(character.isdigit() for character in word.key)
@@ -215,7 +208,7 @@ def _is_anchor(part: Statement, at: int, word: _Word) -> bool:
 
 
 def _statement(sentence: str, part: str) -> Statement:
-    words: list[_Word] = []
+    words: list[StatedWord] = []
     tokens = set[str]()
     before, negations, verb_at, not_at, never_at, at = "", 0, None, None, None, sentence.find(part)
     for match in _TOKEN.finditer(part):
@@ -228,7 +221,7 @@ def _statement(sentence: str, part: str) -> Statement:
             if plain == "never" or (negations == 1 and plain.startswith("haven")):
                 never_at = len(words)
         elif key and (plain not in lists.PARTICLES or before in lists.COPULA):
-            words.append(_Word(key, kind, at + match.start(), before, plain))
+            words.append(StatedWord(key, kind, at + match.start(), before, plain))
         if verb_at is None and (
             plain in lists.VERBS or (words and raw.islower() and len(raw) > 3 and raw[-2:] in _ENDINGS)
         ):
@@ -237,9 +230,13 @@ def _statement(sentence: str, part: str) -> Statement:
     keys = frozenset([word.key for word in words])
     of_self = not tokens.isdisjoint(_SELF)
     place = 2 if verb_at is None else verb_at
-    least = max(len(keys) - ADDED, -(-len(keys) // ROUND_ONE), 2 if len(keys) == 1 else 1) if never_at is None else 0
+    change = find_change(part, words, tokens, at)
+    is_rare = never_at is not None or change is not None
+    least = 0 if is_rare else max(len(keys) - ADDED, -(-len(keys) // ROUND_ONE), 2 if len(keys) == 1 else 1)
     negated, every = negations % 2 == 1, frozenset(tokens)
-    return Statement(sentence, tuple(words), keys, every, negated, not_at, never_at, place, keys, of_self, least)
+    return Statement(
+        sentence, tuple(words), keys, every, negated, not_at, never_at, place, keys, of_self, least, change
+    )
 
 
 _SELF: Final = lists.set_of("i i'm i've i'd i'll me my we our us we've we're")
@@ -401,7 +398,7 @@ def _is_of_once(statement: Statement) -> bool:
     return any(word in lists.IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all)
 
 
-def _has_one_value(statement: Statement, word: _Word) -> bool:
+def _has_one_value(statement: Statement, word: StatedWord) -> bool:
     if statement.all & lists.MANY_VALUES or not statement.all & lists.ONE_VALUE:
         return False
     if statement.all & {"use", "uses", "using"} and not statement.all & lists.COPULA:
@@ -429,6 +426,28 @@ def _find_denied(first: Statement, other: Statement) -> tuple[int, int] | None:
     if not are_enough or not needed <= other.about or shared.isdisjoint(other.keys):
         return None
     return first.words[0].start, next(word.start for word in other.words if word.key in shared)
+
+
+def _find_changed(first: Statement, other: Statement) -> tuple[int, int] | None:
+    """Return the places of what something was changed from, and of what says that it is so; None where nothing does."""
+    if first.change is None:
+        if other.change is None:
+            return None
+        places = _find_changed(other, first)
+        return None if places is None else (places[1], places[0])
+    if other.change is not None or other.negated or first.negated:
+        return None
+    at = first.change.place_in(other.words, other.all)
+    if at is None:
+        return None
+    about = subject_of(other.words, other.all) - first.change.old
+    unknown, known = about - first.about, about & first.about
+    # "Samir's editor is Vim": the value names what it is of, which who changes it need not say.
+    is_named = len(unknown) == 1 and at == len(other.words) - 1 and other.words[at].before in lists.COPULA
+    is_of_both = known or (first.is_of_self and other.is_of_self and not first.change.is_of_thing)
+    if (unknown and not (is_named and known)) or not is_of_both:
+        return None
+    return first.change.start, other.words[at].start
 
 
 def _visits(statement: Statement) -> set[tuple[str, str]]:

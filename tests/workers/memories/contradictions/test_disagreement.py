@@ -102,6 +102,50 @@ def test_the_same_in_another_form_and_one_thing_of_many_is_no_contradiction(earl
     assert disagreement(earlier, later) is None
 
 
+CHANGES = (
+    ("We use Mailjet for transactional mail", "We moved transactional mail from Mailjet to Postmark"),
+    ("We decided on 3 February 2026 to use Flux for rollouts", "In July we moved rollouts from Flux to Argo"),
+    ("The deploy branch is master", "The deploy branch was renamed from master to trunk"),
+    ("Samir's editor is Vim", "Samir switched from Vim to Zed last spring"),
+    ("The gym costs 39 euros a month", "The gym raised its price from 39 to 45 euros a month"),
+    ("Choir rehearsals are on Tuesday", "Choir rehearsals moved from Tuesday to Thursday evening"),
+    ("The launch is planned for 3 May", "The launch was postponed from 3 May to 10 May"),
+    ("We deploy with Jenkins", "We replaced Jenkins with GitLab CI"),
+    ("We use Jenkins for deployments", "Jenkins was replaced by GitLab CI for deployments"),
+    ("I live in Graz", "I moved from Graz to Vienna in May"),
+    ("Tomasz wohnt in Leith", "Tomasz ist von Leith nach Porto gezogen"),
+    ("Die Miete beträgt 1.180 Euro", "Die Miete wurde von 1.180 auf 1.240 Euro erhöht"),
+)
+NO_CHANGES = (
+    ("Tomasz's sister lives in Leith", "Tomasz moved from Leith to Porto"),
+    ("We use Redis for queues", "Sessions were moved from Redis to PostgreSQL"),
+    ("I'm using Flask at home", "We moved the inventory from Flask to Caddy"),
+    ("Samir wrote a Vim plugin", "Samir switched from Vim to Zed"),
+    ("I am from Graz", "I moved from Graz to Vienna"),
+    ("Choir rehearsals are on Thursday", "Choir rehearsals moved from Tuesday to Thursday"),
+    ("Tomasz lived in Leith until May", "Tomasz moved from Leith to Porto"),
+    ("Staging runs Postgres 15", "Production was upgraded from Postgres 15 to 16"),
+    ("Lucia works at the Graz office", "The printer moved from the Graz office to Linz"),
+    ("Tomasz lives in Leith", "Tomasz went from Leith to Porto by train"),
+    ("We moved from Leith to Porto", "We moved from Porto to Graz"),
+)
+
+
+@pytest.mark.promise("PR-7")
+def test_what_was_changed_from_disagrees_with_what_says_that_it_is() -> None:
+    for was, change in CHANGES:
+        assert disagreement(was, change) == DifferingPieces(was, change)
+        assert disagreement(change, was) == DifferingPieces(change, was)
+        assert pairs_that_may_disagree([change, was]) == {(0, 1)}
+
+
+@pytest.mark.promise("PR-7")
+def test_a_change_of_one_thing_is_none_of_another() -> None:
+    for text, change in NO_CHANGES:
+        assert disagreement(text, change) is None
+        assert disagreement(change, text) is None
+
+
 def test_the_pieces_are_of_the_sentences_that_differ_and_short() -> None:
     before = (
         "We met at the harbour and walked for an hour, as always on Sundays in autumn. The lease ends in August. Fine"
