@@ -9,7 +9,7 @@ from engramq.schemas.patterns import compile_late
 from engramq.workers.search.number_words import small_number, value_of
 
 _CLOCK: Final = compile_late(
-    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|\s?Uhr\b(?: (\d\d)\b)?"
+    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|\s?Uhr\b(?: (\d\d)\b)?|\s?h\s?(\d\d)(?! ?\w*m)(?!\w)"
     r"|(?<=:\d\d)(?![\w:/-]|[.,]\d))",
     re.IGNORECASE | re.ASCII,
 )
@@ -33,7 +33,7 @@ def times_in(text: str) -> Iterator[TimeOfDay]:
     """Yield the times of day of a text."""
     if any(character.isdigit() for character in text):
         for found in _CLOCK.finditer(text):
-            hour, minute, half = int(found[1]), int(found[2] or found[4] or 0), (found[3] or "").lower()
+            hour, minute, half = int(found[1]), int(found[2] or found[4] or found[5] or 0), (found[3] or "").lower()
             is_german = half == "a" and text[: found.start()].lower().endswith("um ")  # um 5 am Bahnhof
             if hour > (12 if half else 24) or minute > 59 or (half and not hour) or is_german:
                 continue
@@ -67,3 +67,4 @@ def _ways(hour: int, minute: int) -> Iterator[str]:
     yield from (f"{short}:{minute:02}{side}", f"{short}:{minute:02} {side}", f"{hour:02}:{minute:02}")
     if minute == 30:
         yield from (f"half past {small_number(short)}", f"halb {small_number(short % 12 + 1, german=True)}")
+    yield from (f"{hour}h{minute:02}", f"{hour} h {minute:02}")  # French

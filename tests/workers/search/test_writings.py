@@ -21,6 +21,7 @@ def ways_of(text: str) -> set[str]:
         ("the choir of 300", "three hundred|dreihundert"), ("two hundred and fifty jars", "250"),
         ("zwei Dutzend Eier", "24 Eier"), ("a sum of 90k", "90000"), ("der Zug mit zwanzig Wagen", "20 Wagen"),
         ("at half past nine", "9:30|21:30|9:30am|9:30pm"), ("um halb acht", "7:30|19:30"),
+        ("à 9h30", "9:30|9 h 30|9:30am"), ("à 21 h 15", "21:15|21h15|9:15pm"), ("at 9:45", "9h45"),
         ("at 9pm", "21:00|21 Uhr|9 p.m.|nine o'clock"), ("um 14 Uhr", "14:00|2pm"), ("six o'clock", "6am|18:00|6 pm"),
         ("at 19:45", "7:45pm|7:45 pm"), ("a loop of 1500 m", "1.5km|1500 metres"), ("2 GB of it", "2000MB|2 gigabytes"),
         ("lasts 90 minutes", "1.5 hours|90 min|1.5 h"), ("2,5 kg of it", "2500g|2.5kg"), ("ran 24h", "24 hours"),
@@ -57,6 +58,7 @@ def test_what_is_no_value_has_no_other_writing(asked: str) -> None:
         ("cost 300.000 Euro", "300 EUR"), ("loop 1.500 km", "1.5km"), ("2.5 million people", "1000000"),
         ("the choir of 350", "three hundred"), ("shift 07:00", "7 am"), ("lunch at 12:45", "quarter to one"),
         ("players 11", "elf"), ("jars 12", "dozen"), ("90 people", "ninety"),
+        ("walked 2 h 15 min", "2:15"), ("a 6h 30m run", "6:30"),
     ],
 )  # fmt: skip
 def test_a_writing_means_nothing_else(asked: str, wrong: str) -> None:
