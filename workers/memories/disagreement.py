@@ -395,7 +395,12 @@ def _is_of_once(statement: Statement) -> bool:
     """Say whether its number is of one time among many: "paid 20 euros", "showed 300 kWh", "the pulse is 80"."""
     if not statement.all.isdisjoint(lists.ONCE_OR_NOW):
         return not statement.all.isdisjoint(lists.MEASURED)
-    return any(word in lists.IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all)
+    if any(word in lists.IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all):
+        return True
+    return not statement.all.isdisjoint(lists.HAVE_DONE) and any(map(_PARTICIPLE.fullmatch, statement.all))
+
+
+_PARTICIPLE: Final = compile_late(r"\w*ge\w{2,}(?:t|en)|\w{2,}(?:é|ée|és|ées|ado|ido)")
 
 
 def _has_one_value(statement: Statement, word: StatedWord) -> bool:

@@ -59,6 +59,11 @@ def test_events_of_other_people_and_days_contradict_nothing(half: str) -> None:
         ("Tom is out of office on 3 May", "Tom is out of office on 10 May"),
         ("Paid 20 euros to Marco for the boiler", "Paid 60 euros to Marco for the boiler"),
         ("The pulse of the patient in room 4 is 80", "The pulse of the patient in room 4 is 96"),
+        ("Gestern bin ich 8 km im Wald gelaufen.", "Gestern bin ich 12 km im Wald gelaufen."),
+        ("Ich habe 20 Euro an Marco für den Kessel gezahlt.", "Ich habe 60 Euro an Marco für den Kessel gezahlt."),
+        ("Hole Paket 41 bei der Post ab.", "Hole Paket 42 bei der Post ab."),
+        ("La facture 17 de Luc est payée.", "La facture 18 de Luc est payée."),
+        ("J'ai payé 20 euros à Marco pour la chaudière.", "J'ai payé 60 euros à Marco pour la chaudière."),
         ("The lift is out of order. Ada waited 9 minutes.", "The lift is not out of order. Bob waited 3 minutes."),
     ],
 )
@@ -80,6 +85,8 @@ def test_what_happens_more_than_once_is_no_contradiction(earlier: str, later: st
         ("Our main region is eu-west-1.", "Our main region is eu-central-1."),
         ("The wifi password is heron7.", "The wifi password is heron8."),
         ("Backups are encrypted.", "Backups are unencrypted."),
+        ("Der Kurs hat 7 Teilnehmer.", "Der Kurs hat 9 Teilnehmer."),
+        ("Backups werden 30 Tage aufbewahrt.", "Backups werden 90 Tage aufbewahrt."),
     ],
 )
 def test_another_value_of_the_same_thing_disagrees(earlier: str, later: str) -> None:
