@@ -169,6 +169,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_failure_of_its_command_alon
     assert answer.fault.code is FaultCode.INTERNAL
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_a_command_that_kills_its_worker_takes_only_itself_to_the_dead_letters(stage: Stage) -> None:
     bus = await stage.bus(timeout_s=240)  # six processes start meanwhile

@@ -86,6 +86,7 @@ async def test_a_store_costs_at_most_80_tokens_and_with_five_similar_ones_460(ag
     assert all(len(memory["preview"]) <= 160 for memory in stored["similar_memories"])
 
 
+@pytest.mark.long
 @pytest.mark.promise("AG-4", "AG-5")
 async def test_memories_of_32_kb_do_not_make_a_reply_of_10_kb(agent: Agent) -> None:
     ids: list[str] = []

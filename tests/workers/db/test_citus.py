@@ -180,6 +180,7 @@ def trees(owner: psycopg.Connection[Any]) -> dict[str, Node]:
     return {name: parsed(owner, name, text) for name, text in texts()}
 
 
+@pytest.mark.long
 @pytest.mark.promise("SC-6")
 def test_no_statement_breaks_a_rule_of_citus(owner: psycopg.Connection[Any], trees: dict[str, Node]) -> None:
     rules = rules_of(owner)

@@ -36,6 +36,8 @@ from tests.running import opened
 from tests.workers.conftest import World
 from tests.workers.db.test_keys import scans
 
+pytestmark = pytest.mark.long  # thousands of rows are made once for all
+
 TRUSTED = "memories_trusted"
 ID = "00000000-0000-0000-0000-000000000001"
 FILL = b"""
@@ -161,7 +163,6 @@ def test_whether_there_are_other_projects_is_seen_without_a_look_at_memories(fil
             assert looked_at(connection, values) <= 2, project
 
 
-@pytest.mark.long
 @pytest.mark.promise("MT-19")
 def test_an_erasure_a_look_up_and_what_follows_a_store_read_by_keys_in_a_large_tenant_beside_small_ones(
     filled: Database,
@@ -220,7 +221,6 @@ def test_the_neighbours_of_a_new_memory_are_found_among_its_tenants_rows(filled:
     assert all("tenant" in scan.get("Index Cond", "") for scan in of_memories), of_memories
 
 
-@pytest.mark.long
 def test_the_neighbours_of_a_new_memory_among_many_are_found_by_the_vector_index(filled: Database) -> None:
     model = filled.rows("select register_embedding_model('three', '', 3) as id")[0]["id"]
     several = b"case when random() < .9 then random() end"  # the others are equal: most are outside of the index

@@ -233,6 +233,7 @@ def test_no_visit_of_others_or_elsewhere_or_to_come_denies_that_one_was_never_th
     assert disagreement(other, never) is None
 
 
+@pytest.mark.long
 def test_what_texts_state_takes_few_megabytes_however_many_are_read() -> None:
     tracemalloc.start()
     try:

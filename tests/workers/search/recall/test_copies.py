@@ -475,6 +475,7 @@ def row(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_as_many_memories_as_are_copied_fit_into_one_copy() -> None:
     copy = NamespaceCopy("1", "server", 0.0)
     copy.put(row(number) for number in range(module.ROWS_MAX))

@@ -22,7 +22,7 @@ from tools.loading import Loaded, load
 DIMENSIONS = 384
 OTHERS = SMALL_ROWS + 200
 TOP = 10
-pytestmark = pytest.mark.own_database  # `load` makes indexes anew
+pytestmark = [pytest.mark.own_database, pytest.mark.long]  # `load` makes indexes anew, of thousands of rows
 
 IN_INDEX = 64  # equal vectors that stand in the index at the most
 TRUSTED = Filters(partitions=(Partition.TRUSTED,))

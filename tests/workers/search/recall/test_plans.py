@@ -33,6 +33,8 @@ from tests.conftest import Database, TestServers, new_database
 from tests.workers.search.recall.conftest import search_in
 from tools.loading import Loaded, load
 
+pytestmark = pytest.mark.long  # thousands of rows are made once for all
+
 DIMENSIONS = 384
 LARGE = SMALL_ROWS * 3
 SMALL = 300
