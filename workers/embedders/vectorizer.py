@@ -92,10 +92,10 @@ class Vectorizer:
             model_id = await self._note_used(dimensions)
         return [Embedding.of(model_id, vector) for vector in vectors]
 
-    async def vectors(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:
+    async def vectors(self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False) -> Vectors:
         """Return a vector for each text as the model makes it; raises EmbedderUnavailable, EngramqError."""
         await self.agree()
-        return await self._embedder.embed(texts, bulk=bulk)
+        return await self._embedder.embed(texts, bulk=bulk, questions=questions)
 
     async def try_embed(self, text: str) -> Embedding | None:
         """Return the embedding of a text that somebody waits for, None when the model is not to be had."""
