@@ -1,10 +1,11 @@
-"""Encode and decode all that goes through Redis: msgpack, each type with one decoder built once.
+"""Encode and decode all that goes through Redis: msgpack, each type with one decoder built once. JSON of callers, too.
 
 A job carries 1 to COMMANDS_PER_JOB commands, each encoded by itself, so that one that cannot be decoded harms no other.
 A job's id ends with the number of its commands.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Self, TypeVar
@@ -33,6 +34,20 @@ def decoded(decoder: msgspec.msgpack.Decoder[Message], data: bytes) -> Message:
         return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError, OverflowError) as problem:  # msgspec lets these through
         raise DecodeError(type(problem).__name__) from None
+
+
+def decode_json(text: bytes | str) -> Any:
+    """Return what JSON of a caller holds, half a surrogate pair included: a check names the field that has it.
+
+    Python and JavaScript write such halves of a text that is cut within an emoji. Raises DecodeError and ValueError.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except DecodeError as problem:
+        try:
+            return json.loads(text if isinstance(text, str) else text.decode())
+        except ValueError:
+            raise problem from None
 
 
 # Returns the bytes of an envelope or an answer.

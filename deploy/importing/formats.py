@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-import msgspec
-
 from engramq.deploy.importing import agents, chatgpt, chats, claude, graphs, letta, notes, stores
 from engramq.deploy.importing.exports import Beginning, is_archive, members, open_document, own_name, read_beginning
 from engramq.deploy.importing.fields import Reader
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import format_by_name
+from engramq.schemas.codec import DecodeError, decode_json
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, PackedSource, UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat, RowFormat, TranscriptFormat
 
@@ -209,8 +208,8 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
 
 def _format_of_line(line: bytes) -> ForeignFormat | None:
     try:
-        return _recognise(Beginning({}, "", msgspec.json.decode(line)))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _recognise(Beginning({}, "", decode_json(line)))
+    except (DecodeError, ValueError, RecursionError):
         return None
 
 

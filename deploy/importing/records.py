@@ -12,6 +12,7 @@ import msgspec
 
 from engramq.deploy.importing.plain_files import SQLITE
 from engramq.schemas import limits
+from engramq.schemas.codec import DecodeError, decode_json
 from engramq.schemas.commands import ImportRecord, Original
 from engramq.schemas.exports import LINE_BYTES, is_head
 from engramq.schemas.faults import EngramqError, invalid
@@ -142,8 +143,8 @@ def _first_lines(first: bytes, rest: "_Numbered", row_format: RowFormat | None) 
             )
         return [(number, first)]
     try:
-        row = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        row = decode_json(line)
+    except (DecodeError, ValueError, RecursionError) as problem:
         if "truncated" in str(problem) and len(line) <= limits.BODY_BYTES:
             raise UnusableFile(f"The file is one JSON document over several lines, and no rows. {_SAY_WHICH}") from None
         return [(number, first)]
@@ -160,8 +161,8 @@ def _first_lines(first: bytes, rest: "_Numbered", row_format: RowFormat | None) 
 def _has_fields(line: bytes) -> bool:
     """Say whether a line may be a row: an object with a field, or no JSON, which is rejected by itself."""
     try:
-        row = msgspec.json.decode(line.strip())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        row = decode_json(line.strip())
+    except (DecodeError, ValueError, RecursionError):
         return True
     return not isinstance(row, dict) or bool(row.keys() & {*FIELDS})
 
@@ -180,8 +181,8 @@ def _json_object(line: bytes) -> dict[str, Any]:
     if len(line) > limits.BODY_BYTES:
         raise invalid(LINE, _TOO_LONG)
     try:
-        given = msgspec.json.decode(line.removeprefix(UTF8_BOM))
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        given = decode_json(line.removeprefix(UTF8_BOM))
+    except (DecodeError, ValueError) as problem:
         raise invalid(LINE, f"The line is no JSON: {problem}.") from None
     except RecursionError:
         raise invalid(LINE, "The line is nested too deeply.") from None
@@ -310,8 +311,8 @@ def _tags(cell: str) -> Any:
     if not cell.lstrip().startswith("["):
         return [tag.strip() for tag in cell.split(";") if tag.strip()]
     try:
-        return msgspec.json.decode(cell)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return decode_json(cell)
+    except (DecodeError, ValueError, RecursionError):
         raise invalid(TAGS, "tags is neither words with ; between them nor a JSON list.") from None
 
 

@@ -1,19 +1,18 @@
 """Find the tool that a request of REST means, and its arguments: in path, query, headers and body."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from engramq.gateway.mcp.arguments import field_named, parameters_of
 from engramq.gateway.router import CallerLeft
 from engramq.schemas import limits
+from engramq.schemas.codec import DecodeError, decode_json
 from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.faults import EngramqError, invalid
@@ -160,8 +159,8 @@ async def _read_unwanted(receive: Receive) -> dict[str, Any]:
     """Return the object in a body of any type where none is taken; what else it holds is refused."""
     body = await _body(receive, _UNWANTED_BYTES)
     try:
-        found = {} if body == b"" else _json_in(body or b"")
-    except (ValueError, RecursionError):
+        found = {} if body == b"" else decode_json(body or b"")
+    except (DecodeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise _NO_BODY("body")
@@ -187,23 +186,12 @@ async def _read_body(receive: Receive, headers: Headers) -> dict[str, Any]:
     if headers.get("content-encoding", "identity") != "identity":
         raise WrongRequest(415, "content-encoding", "A body must not be compressed.", "Send it as it is.")
     try:
-        found = _json_in(body)
-    except (ValueError, RecursionError):
+        found = decode_json(body)
+    except (DecodeError, ValueError, RecursionError):
         raise invalid("body", "The body is not JSON in UTF-8.", "Send one JSON object.") from None
     if not isinstance(found, dict):
         raise invalid("body", "The body must be a JSON object.", "Send one object with the parameters by name.")
     return found
-
-
-def _json_in(body: bytes) -> Any:
-    """Return what JSON holds.
-
-    The parameter's check names values that msgspec refuses, such as half a surrogate pair.
-    """
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(body.decode())
 
 
 def _take_key(tool: Tool, asked: dict[str, Any], headers: Headers) -> None:

@@ -178,6 +178,19 @@ def test_what_is_no_text_is_refused_with_its_field() -> None:
 
 
 @pytest.mark.promise("IM-2")
+@pytest.mark.parametrize("behind", ["", " and more"])
+def test_half_an_emoji_that_json_names_is_refused_with_its_field(behind: str) -> None:
+    torn = rb'{"content": "torn \ud83e' + behind.encode() + b'"}\n'
+    good = b'{"content": "good"}\n'
+    assert rejected(check(torn + good)) == [(1, "content")]
+    assert rejected(check(good + torn)) == [(2, "content")]
+    tags = b'content,tags\ngood,"[""torn \\ud83e' + behind.encode() + b'""]"\n'
+    (told,) = (item for item in check(tags) if isinstance(item, Rejection))
+    assert told.field == "tags"
+    assert "half of a surrogate pair" in told.reason
+
+
+@pytest.mark.promise("IM-2")
 def test_half_a_character_of_utf_16_costs_its_line_alone() -> None:
     data = ('{"content": "good"}\n' + '{"content": "torn \ud83e"}\n' + '{"content": "good"}\n').encode(
         "utf-16", "surrogatepass"
