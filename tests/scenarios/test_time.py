@@ -336,3 +336,20 @@ async def test_a_question_of_what_was_is_told_how_to_see_it(agent: Agent) -> Non
     assert await notice("What used to be the rent of the studio?") is None
     await agent.call("verify_memory", memory_id=old["id"], verification="unverified")
     assert await notice("What was the rent of the studio in 2025?", as_of="2025-12-31") is None
+
+
+@pytest.mark.promise("TI-5")
+@pytest.mark.parametrize(
+    ("was", "now", "asked"),
+    [
+        ("Die Miete des Ateliers beträgt 950 Euro", "Die Miete des Ateliers beträgt 1.020 Euro",
+         "Wie hoch war die Miete des Ateliers früher?"),
+        ("L'imprimante est au premier étage", "L'imprimante est au sous-sol", "Où était l'imprimante avant ?"),
+        ("会議室の鍵は田中さんにある", "会議室の鍵は山本さんにある", "以前の会議室の鍵"),
+    ],
+)  # fmt: skip
+async def test_what_was_is_asked_for_in_other_languages_too(agent: Agent, was: str, now: str, asked: str) -> None:
+    old, new = await agent.store(was), await agent.store(now)
+    await supersede(agent, old, new)
+    assert (await agent.call("search_memories", query=now)).get("notice") is None
+    assert f"{new['id']} replaced" in (await agent.call("search_memories", query=asked))["notice"]

@@ -89,7 +89,10 @@ EARLIER_IN: Final = 3  # of the first hits one may have replaced what is asked f
 _EARLIER: Final = re.compile(
     r"\b(?:previous(?:ly)?|former(?:ly)?|originally|(?:had|was|were)\s+before)\b"
     r"|\A(?:(?!\b(?:is|are|was|were|be|been|being)\b).)*\bused\s+to\b"
-    r"|\b(?:before|earlier)(?:\s+(?:that|then|this))?(?:\s*,|\W*\Z)",
+    r"|\b(?:before|earlier)(?:\s+(?:that|then|this))?(?:\s*,|\W*\Z)"
+    r"|\b(?:früher|vorher|zuvor|damals|ehemals|ursprünglich|(?:frühere|ehemalige|bisherige|vorherige)[nrsm]?)\b"
+    r"|\b(?:auparavant|autrefois|précédente?s?|ancien(?:ne)?s?|anteriormente|anterior(?:es)?)\b|\b(?:avant|antes)\W*\Z"
+    r"|以前|之前|かつて|前は",
     re.IGNORECASE | re.DOTALL,
 )
 REPLACED: Final = "{id} replaced an earlier memory: include_superseded=true shows it too{then}."
