@@ -32,6 +32,8 @@ _SEARCHES: Final = re.compile(r"shown in (\d+) searches")
 _NUMBER: Final = re.compile(r"-?\d[\d.e+-]*")
 _CUT_OFF: Final = re.compile(rf",?{CUT}\Z")
 _QUOTED: Final = re.compile(r"(['\"]).*\1", re.DOTALL)
+_IN_MARKS: Final = r'"(?:[^"\\]|\\.)*+"'
+_NAMED: Final = rf"{_IN_MARKS}\.?|(?!{_IN_MARKS}).+?"  # a name ends with its marks, whatever it says
 _MOST_CHARS: Final = 1000  # a longer text stays as it is: parts within parts take the square of its length
 
 
@@ -52,21 +54,34 @@ def _compile(line: str) -> tuple[str, tuple[bool, ...], re.Pattern[str]]:
 
 def _pattern_of(reason: str) -> str:
     """Return what matches a sentence. Words between two parts are where they come first, and are looked for once."""
-    first, *words = map(re.escape, reason.split("{}"))
-    return first + "".join(f"(?>(.+?){each})" for each in words[:-1]) + "".join(f"(.+?){each}" for each in words[-1:])
+    parts = reason.split("{}")
+    values = [_NAMED if before.endswith("project ") else ".+?" for before in parts]
+    first, *words = map(re.escape, parts)
+    ends = [f"({value}){each}" for value, each in zip(values, words, strict=False)]
+    return first + "".join(f"(?>{end})" for end in ends[:-1]) + "".join(ends[-1:])
 
 
 def say_reason(text: str, messages: Mapping[str, str]) -> str:
     """Return a reason as a language has it: each sentence of it if all are known, else the whole, else some of them."""
     if not messages or len(text) > _MOST_CHARS:
         return text
-    sentences = sentences_of(text)
+    sentences = _join_quoted(sentences_of(text))
     said = [_say(sentence, messages) for sentence in sentences]
     in_parts = " ".join(said) if len(sentences) > 1 else text
     if in_parts != text and set(said).isdisjoint(sentences):
         return in_parts
     whole = messages.get(text) or _say(text, messages)
     return in_parts if whole == text else whole
+
+
+def _join_quoted(sentences: list[str]) -> list[str]:
+    """Return sentences, those within quotation marks as parts of the one that has the marks."""
+    joined: list[str] = []
+    is_open = False
+    for sentence in sentences:
+        joined = [*joined[:-1], f"{joined[-1]} {sentence}"] if is_open else [*joined, sentence]
+        is_open ^= (sentence.count('"') - sentence.count('\\"')) % 2 == 1
+    return joined
 
 
 def _say(text: str, messages: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """The page in other languages: every text has its own, and the reader's choice counts before the browser's."""
 
 import ast
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -179,7 +180,8 @@ def test_each_refusal_of_a_server_and_what_to_do_then_is_declared() -> None:
 
 
 def test_each_reason_that_is_declared_for_files_is_said() -> None:
-    trees = [ast.parse(file.read_text()) for file in (ROOT / "deploy" / "importing").glob("*.py")]
+    files = [*(ROOT / "deploy" / "importing").glob("*.py"), ROOT / "schemas" / "packed_lines.py"]
+    trees = [ast.parse(file.read_text()) for file in files]
     texts = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
     said = "\0".join(text for text in texts if isinstance(text, str))
     sections = (HERE / "reasons.txt").read_text("utf-8").split("\n# ")
@@ -212,6 +214,24 @@ def test_a_reason_is_said_with_its_values_in_the_language(english: str, german: 
     tables = read_messages()
     assert say_reason(english, tables["de"]) == german
     assert say_reason(english, tables["en"]) == english
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a, 3 memories in project b", "a, 3 memories in no project", "Do it. 3 memories in project b", 'a" in project'],
+)
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        ("2 memories in project {}.", "2 Erinnerungen im Projekt {}."),
+        ("2 hits in project {}, 1 hit in no project.", "2 Treffer im Projekt {}, 1 Treffer in keinem Projekt."),
+        ("There is no project {}; nearest: shop.", "Es gibt kein Projekt {}; am nächsten: shop."),
+        ("There is no project {}. 1 memory in project b.", "Es gibt kein Projekt {}. 1 Erinnerung im Projekt b."),
+    ],
+)
+def test_a_project_keeps_its_name_whatever_that_says(english: str, german: str, name: str) -> None:
+    quoted = json.dumps(name)
+    assert say_reason(english.format(quoted), read_messages()["de"]) == german.format(quoted)
 
 
 @pytest.mark.parametrize("unit", UNITS)
