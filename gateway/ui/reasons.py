@@ -32,8 +32,7 @@ _SEARCHES: Final = re.compile(r"shown in (\d+) searches")
 _NUMBER: Final = re.compile(r"-?\d[\d.e+-]*")
 _CUT_OFF: Final = re.compile(rf",?{CUT}\Z")
 _QUOTED: Final = re.compile(r"(['\"]).*\1", re.DOTALL)
-_IN_MARKS: Final = r'"(?:[^"\\]|\\.)*+"'
-_NAMED: Final = rf"{_IN_MARKS}\.?|(?!{_IN_MARKS}).+?"  # a name ends with its marks, whatever it says
+_VALUE: Final = r'(?>"(?:[^"\\]|\\.)*"|.).*?'  # one that begins with marks does not end within them
 _MOST_CHARS: Final = 1000  # a longer text stays as it is: parts within parts take the square of its length
 
 
@@ -54,10 +53,8 @@ def _compile(line: str) -> tuple[str, tuple[bool, ...], re.Pattern[str]]:
 
 def _pattern_of(reason: str) -> str:
     """Return what matches a sentence. Words between two parts are where they come first, and are looked for once."""
-    parts = reason.split("{}")
-    values = [_NAMED if before.endswith("project ") else ".+?" for before in parts]
-    first, *words = map(re.escape, parts)
-    ends = [f"({value}){each}" for value, each in zip(values, words, strict=False)]
+    first, *words = map(re.escape, reason.split("{}"))
+    ends = [f"({_VALUE}){each}" for each in words]
     return first + "".join(f"(?>{end})" for end in ends[:-1]) + "".join(ends[-1:])
 
 
