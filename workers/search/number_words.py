@@ -19,7 +19,19 @@ _GERMAN: Final = _words(
     "achtzehn neunzehn"
 )
 _GERMAN_TENS: Final = _words("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
-_POWERS: Final = {"million": 1_000_000, "thousand": 1_000, "hundred": 100, "dozen": 12, "dutzend": 12}
+_POWERS: Final = {
+    "million": 1_000_000,
+    "millionen": 1_000_000,
+    "thousand": 1_000,
+    "hundred": 100,
+    "dozen": 12,
+    "dutzend": 12,
+}
+_ORDINAL: Final = _words(
+    "third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth "
+    "seventeenth eighteenth nineteenth twentieth"
+)  # first and second have other meanings
+_GERMAN_ORDINAL: Final = {1: "erste", 3: "dritte", 7: "siebte", 8: "achte"}
 _ROMAN: Final = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 LARGEST: Final = 1_000_000_000
 LARGEST_ROMAN: Final = 39
@@ -99,6 +111,21 @@ def _german(number: int) -> str:
     if number < 20:
         return "eins" if number == 1 else _GERMAN[number]
     return (f"{_GERMAN[number % 10]}und" if number % 10 else "") + _GERMAN_TENS[number // 10 - 2]
+
+
+def value_of_ordinal(word: str) -> int | None:
+    """Return the number of an English ordinal in lower case, from third to twentieth; None for another word."""
+    return _ORDINAL.index(word) + 3 if word in _ORDINAL else None
+
+
+def spell_ordinal(number: int) -> str:
+    """Return a number from 3 to 20 as an English ordinal, "" for another."""
+    return _ORDINAL[number - 3] if 3 <= number <= 20 else ""
+
+
+def spell_german_ordinal(number: int) -> str:
+    """Return a number from 1 to 99 as a German ordinal, without what its noun adds."""
+    return _GERMAN_ORDINAL.get(number) or _german(number) + ("te" if number < 20 else "ste")
 
 
 def small_number(number: int, *, german: bool = False) -> str:

@@ -4,6 +4,7 @@ A memory that has all words of another writing counts as if it had the question'
 means nothing else: a small number goes with the word beside it, a unit's sign is read as written. English and German.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -19,6 +20,9 @@ from engramq.workers.search.number_words import (
     read_count,
     read_roman,
     spell_count,
+    spell_german_ordinal,
+    spell_ordinal,
+    value_of_ordinal,
 )
 from engramq.workers.search.times_of_day import times_in, ways_of_time
 
@@ -49,6 +53,7 @@ _KINDS: Final = (
     (("EUR euros", 1),), (("USD dollars", 1),),
     (("percent Prozent %", 1),),
 )  # fmt: skip
+_BYTES: Final = next(place for place, units in enumerate(_KINDS) if units[0][0].startswith("KB"))
 _TIMES_APART: Final = 1_000  # units of one kind in which the same is said
 _NOT_JOINED: Final = frozenset(["h"])  # signs that the index does not join with their number
 _NUMBERED_SO: Final = (
@@ -75,6 +80,11 @@ _QUARTER: Final = compile_late(
     r"|\b(first|second|third|fourth) quarter(?: of)? (20[0-9]{2})\b",
     re.IGNORECASE | re.ASCII,
 )
+# An ordinal with the word beside it; 3. before a small letter ends a sentence.
+_ORDINAL: Final = compile_late(
+    r"(?<![\w.,:/-])(?:(?P<digits>[0-9]{1,2})(?P<ending>rd|th) |(?P<german>[1-9][0-9]?)\. (?=[A-ZÄÖÜ])"
+    r"|(?P<word>[A-Za-z]{5,11}) )(?P<after>[^\W\d_]+)"
+)
 _PLACES: Final = ("first", "second", "third", "fourth")
 _PARTED: Final = " \x01 "  # stands for what was read: no rule reads over it
 WrittenValues: TypeAlias = Iterator[WrittenValue]
@@ -100,7 +110,8 @@ def _by_rules(text: str, read: Iterable[str]) -> WrittenValues:
     """Yield what each rule finds that no rule before has read."""
     for own in read:
         text = replace_whole(text, own, _PARTED)
-    has_number = _DIGIT.search(text) is not None or any(map(is_count, _WORD.findall(text.lower())))
+    words = _WORD.findall(text.lower())
+    has_number = _DIGIT.search(text) is not None or any(is_count(word) or value_of_ordinal(word) for word in words)
     for rule in _RULES if has_number else (_romans,):
         for writing in list(rule(text)):
             yield writing
@@ -118,6 +129,32 @@ def _quarters(text: str) -> WrittenValues:
         if year:
             place = int(found[2]) - 1 if found[2] else _PLACES.index(found[4].lower())
             yield WrittenValue(found[0], (f"Q{place + 1} {year}", f"{_PLACES[place]} quarter {year}"))
+
+
+def _ordinals(text: str) -> WrittenValues:
+    """Yield third floor for 3rd floor, 3rd floor for third floor, dritter Stock for 3. Stock.
+
+    Never 3. Stock for dritter Stock: the index has a 3 for it, which is three of them.
+    """
+    for found in _ORDINAL.finditer(text):
+        if found["after"].lower() in GRAMMAR:
+            continue
+        ways: list[str] = []
+        if found["german"]:
+            ordinal = spell_german_ordinal(int(found["german"]))
+            ways = [f"{ordinal}{ending}" for ending in ("", "n", "r")]
+        elif found["digits"]:
+            ways = [spell_ordinal(int(found["digits"]))]
+        elif (number := value_of_ordinal(found["word"].lower())) and not _is_part(text[: found.start()]):
+            ways = [f"{number}{'rd' if number == 3 else 'th'}"]
+        if any(ways):
+            yield WrittenValue(found[0], tuple(f"{way} {found['after']}" for way in ways))
+
+
+def _is_part(before: str) -> bool:
+    """Say whether an ordinal behind this is part of a fraction or of a larger number: a third, twenty third."""
+    word = _BEFORE.search(before)
+    return word is not None and (is_count(word[1].lower()) or word[1].lower() in {"a", "and"})
 
 
 @cache
@@ -184,6 +221,18 @@ def _in_units(value: float, kind: int, size: float) -> Iterator[str]:
         yield from (f"{written} {name}" for name in more[: 3 if other == size else 2] if name.isalpha())
         if first in _NOT_JOINED:
             yield f"{written}{first}"
+    if kind == _BYTES:
+        yield from _in_binary_units(value, size)
+
+
+def _in_binary_units(value: float, size: float) -> Iterator[str]:
+    """Yield a measure of bytes in the units beside its own, of which 1,024 make the next: 2048 MB for 2 GB."""
+    place = round(math.log10(size)) // 3
+    for names, other in _KINDS[_BYTES]:
+        steps = place - round(math.log10(other)) // 3
+        amount = value * 1024**steps
+        if abs(steps) == 1 and amount >= 0.5 and (2 * amount).is_integer() and amount < 1e5:
+            yield f"{amount:g}{names.split()[0]}"
 
 
 def _numbers(text: str) -> WrittenValues:
@@ -203,10 +252,12 @@ def _plain(text: str, count: _NumberInText) -> WrittenValues:
     elif not count.is_spelled:
         if "." not in own:
             yield WrittenValue(own, spell_count(number))
-    elif number > _SMALL:
-        yield WrittenValue(own, (str(number),))
-    elif after is not None and after[1].lower() not in GRAMMAR:
-        yield WrittenValue(f"{own}{after[0]}", (f"{number}{after[0]}",))
+    else:
+        ways = [str(number), *(way for way in spell_count(number) if " " not in way)]
+        if number > _SMALL:
+            yield WrittenValue(own, tuple(ways))
+        elif after is not None and after[1].lower() not in GRAMMAR:
+            yield WrittenValue(f"{own}{after[0]}", tuple(f"{way}{after[0]}" for way in ways))
 
 
 def _versions(text: str) -> WrittenValues:
@@ -240,5 +291,5 @@ def _romans(text: str) -> WrittenValues:
 
 
 _RULES: Final[tuple[Callable[[str], WrittenValues], ...]] = (
-    _times, _quarters, _measures, _fractions, _versions, _romans, _numbers,
+    _times, _quarters, _ordinals, _measures, _fractions, _versions, _romans, _numbers,
 )  # fmt: skip

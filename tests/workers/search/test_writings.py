@@ -30,6 +30,10 @@ def ways_of(text: str) -> set[str]:
         ("chapter IV", "chapter 4"), ("chapter 4", "chapter IV"), ("firmware v2.0", "2.0|2.0.0"),
         ("node20", "node 20"), ("Q3 2025", "third quarter 2025"), ("third quarter of 2025", "Q3 2025"),
         ("five percent", "5 percent|5 Prozent"), ("15 %", "15 percent|15 Prozent"), ("call 030 123456", "30123456"),
+        ("zwei Dutzend Eier", "vierundzwanzig Eier"), ("zwei Millionen Leser", "2000000"),
+        ("zweihundert Leute", "200"), ("2 GB of it", "2048MB"), ("2048 MB of it", "2GB"), ("512 MB of it", "0.5GB"),
+        ("the third floor", "3rd floor"), ("the 3rd floor", "third floor"), ("the 20th century", "twentieth century"),
+        ("im 3. Stock", "dritten Stock|dritter Stock"), ("im 21. Jahrhundert", "einundzwanzigste Jahrhundert"),
     ],
 )  # fmt: skip
 def test_a_value_is_asked_for_as_others_write_it(asked: str, ways: str) -> None:
@@ -59,6 +63,8 @@ def test_what_is_no_value_has_no_other_writing(asked: str) -> None:
         ("the choir of 350", "three hundred"), ("shift 07:00", "7 am"), ("lunch at 12:45", "quarter to one"),
         ("players 11", "elf"), ("jars 12", "dozen"), ("90 people", "ninety"),
         ("walked 2 h 15 min", "2:15"), ("a 6h 30m run", "6:30"),
+        ("500 MB of it", "0.488281GB"), ("a third cup", "3rd cup"), ("twenty third floor", "3rd floor"),
+        ("die dritte Klasse", "3. Klasse"), ("my 2nd boat", "second boat"), ("has 3. stock is low", "dritte stock"),
     ],
 )  # fmt: skip
 def test_a_writing_means_nothing_else(asked: str, wrong: str) -> None:
