@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 from msgspec import UNSET
 
+from engramq.gateway import router
 from engramq.gateway.mcp.arguments import check_arguments, describe_value
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, Command, GetMemory, MemoryFound, MemoryList, SearchMemories, StoreMemory
@@ -166,7 +167,8 @@ async def test_a_refusal_of_a_place_leads_to_the_right_one(
     assert told in json.loads(answer)["error"]
 
 
-async def test_a_body_that_is_not_taken_is_not_awaited(site: Site) -> None:
+async def test_a_body_that_is_not_taken_is_not_awaited(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router, "DISCARD_S", 0.1)
     begun = {"content-length": str(limits.BODY_BYTES), "content_type": JSON}
     status, answer = await site.ask("GET", "/v1/memories", b" " * 10_000, **begun)
     assert (status, json.loads(answer)["field"]) == (400, "body")
