@@ -296,7 +296,6 @@ OTHERS: Final[Mapping[str, str]] = {
     "ENGRAMQ_TOKEN_FILE": "A file that holds this token",
     "ENGRAMQ_REDIS_BINARY": "The redis-server or valkey-server that the embedded stack starts",
     "ENGRAMQ_CHROMIUM": "The browser of `make test-page`",
-    "ENGRAMQ_FUZZ_EXAMPLES": "How many calls the fuzz test makes",
 }
 KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP)")
 

@@ -1,7 +1,6 @@
 """Messages over HTTP and in lines: plain calls, odd ids, batches, headers, and whatever else is sent."""
 
 import json
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -27,7 +26,6 @@ from tests.gateway.worker_side import WorkerSide, worker_side
 
 pytestmark = pytest.mark.promise("AG-22")
 
-EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "100"))
 SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 INVALID = -32600
@@ -369,7 +367,7 @@ async def served(redis_url: str) -> AsyncIterator[Any]:
         yield app
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[*SLOW, HealthCheck.differing_executors])
+@settings(suppress_health_check=[*SLOW, HealthCheck.differing_executors])
 @given(sent=odd_messages())
 async def test_whatever_is_sent_is_answered(served: Any, sent: tuple[bytes, str]) -> None:
     body, version = sent

@@ -1,6 +1,5 @@
 """What is not there, and links, as an agent reads them from every tool, and the promised shape whatever is sent."""
 
-import os
 from typing import Any
 
 import pytest
@@ -65,7 +64,6 @@ async def test_found_things_say_nothing_of_what_is_missing(agent: Agent) -> None
         assert not {"what", "hint"} & set(await agent.call(tool, **arguments)), tool
 
 
-EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "150"))
 SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 ME = local_caller("ns", "me")
 
@@ -86,7 +84,7 @@ async def ask(service: Service, tool: str, arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.promise("SE-4", "SE-5")
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=SLOW)
+@settings(suppress_health_check=SLOW)
 @given(sent=calls())
 async def test_whatever_is_sent_is_answered(busy: Service, sent: tuple[Tool, Any]) -> None:
     tool, arguments = sent
