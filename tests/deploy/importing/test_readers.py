@@ -87,7 +87,7 @@ def test_a_line_that_is_no_entity_is_rejected_by_its_field(tmp_path: Path, line:
     file.write_text(json.dumps(exports.MCP_MEMORY[0]) + "\n" + json.dumps(line) + "\n")
     found = read(file, ForeignFormat.MCP_MEMORY)
     assert [(item.line, item.field) for item in rejected(found)] == [(2, field)]
-    assert len(rows(found)) == 3
+    assert len(rows(found)) == 2
 
 
 def test_a_memory_of_mem0_keeps_whose_it_was(tmp_path: Path) -> None:
