@@ -190,6 +190,8 @@ class _Fitting:
                 self._cut(least)
         if not self._fits() and self._inner.pop(_REFERENCES, None):
             self._inner.setdefault("omitted_fields", []).append(_REFERENCES)
+        if not self._fits():
+            self._leave_out_nulls()
         self._lengthen(least)
 
     def _fits(self) -> bool:
@@ -229,6 +231,12 @@ class _Fitting:
             holder[key] = None if key == _CHANGE else type(holder[key])()
             holder.setdefault("omitted_fields", []).append(key)
             too_much -= size - len(f'"{key}","omitted_fields":[],')
+
+    def _leave_out_nulls(self) -> None:
+        """Leave out what is said to be null: as the last, and told, since readers may look for it."""
+        for key in [key for key, value in self._inner.items() if value is None]:
+            del self._inner[key]
+            self._inner.setdefault("omitted_fields", []).append(key)
 
     def _end_lists(self) -> None:
         """End the lists early, as late as fits, with one item left of each."""

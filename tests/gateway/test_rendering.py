@@ -250,6 +250,21 @@ def test_no_reply_is_longer_than_its_budget_and_nothing_goes_in_silence(
 
 
 @pytest.mark.promise("AG-4", "AG-6")
+def test_an_edge_whose_words_are_short_fits_without_its_nulls() -> None:
+    edge = EdgeAdded(
+        edge_id=uuid7(), created=True, source_id=uuid7(), target_id=uuid7(), relation='00000000"\x1f\x07\x07',
+        weight=0.7950254286882847, memory_sector=Sector.PROCEDURAL, properties={"since": "x" * 90}, command_id=uuid7(),
+        resolved_references={"@last": ReferencedMemory(id=uuid7())},
+    )  # fmt: skip
+    report = CommandReport(status=CommandStatus.DONE, reply=reply_body(edge))
+    body = json.loads(text_of(body_of(report, Detail.FULL, ME)))
+    assert len(cut("get_command", body, 500)) <= 500
+    check_reply("get_command", body, is_error=False)
+    assert body["reply"]["relation"] == edge.relation
+    assert {"valid_from", "valid_until"} <= set(body["reply"]["omitted_fields"])
+
+
+@pytest.mark.promise("AG-4", "AG-6")
 def test_an_edge_of_a_path_is_whole_or_goes() -> None:
     edge = PathEdge(
         edge_id=uuid7(), source_id=uuid7(), target_id=uuid7(), relation="supports", weight=0.7950254286882847,
