@@ -89,7 +89,12 @@ def release(hold: StackHold) -> None:
     """Give the hold back without lingering and wait for the end, if ours was the last."""
     say("Stopping ...")
     try:
-        hold.channel.send({"op": "release"})
+        try:
+            hold.channel.send({"op": "release"})
+        except ConnectionError:  # it has gone, and may have said why before the signal came
+            if _was_lost(hold):
+                say("Left.")
+            return
         answer = hold.channel.receive(STOP_BOUND_S)
         while answer is not None and "stopping" not in answer:
             answer = hold.channel.receive(STOP_BOUND_S)

@@ -4,9 +4,13 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
+from engramq.deploy.local.holding import release
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.ownership import FOREGROUND_UP
+from engramq.deploy.local.stack_hold import StackHold
 from tests.deploy.helpers import BOUND_S
 
 # Is registered as an `engramq up`, and becomes another program, with what `{before}` does just before.
@@ -50,6 +54,17 @@ def begin(environment: dict[str, str], descriptor: int, before: str) -> subproce
         [sys.executable, "-P", "-c", program, str(descriptor)],
         env=environment, pass_fds=[descriptor], stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("heard", "said"), [(b'{"event": "stopping"}\n', "Stopped by engramq down."), (b"", "Left.")])
+def test_a_signal_that_comes_after_the_stack_has_gone_does_not_hide_why(
+    heard: bytes, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(heard)
+    theirs.close()
+    release(StackHold(Channel(ours), {}))
+    assert capsys.readouterr().out == f"Stopping ...\n{said}\n"
 
 
 def test_it_loads_little() -> None:
