@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engramq.gateway.service import Service
+from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Scope, WorkerKind
 from tests.conftest import Database
 from tests.scenarios.stage import Stage, agent_of, running_workers, stage_settings, staged, until
@@ -49,6 +50,20 @@ async def test_a_repeated_reference_is_the_same_request_and_an_erased_memory_is_
         replay = await agent.call("store_memory", content="Here today", idempotency_key="store")
         assert (replay["status"], replay["id"]) == ("erased", first["stored"]["id"])
         assert await agent.recent() == ["Something else"]
+
+
+@pytest.mark.long
+@pytest.mark.promise("QP-2")
+async def test_each_of_three_gateways_gets_its_own_replies_from_three_workers(settings: Settings) -> None:
+    async with running_workers(settings), running_workers(settings), staged(settings) as stage:
+        services = [await stage.gateway() for _ in range(3)]
+
+        async def store(number: int) -> None:
+            async with agent_of(services[number % 3], principal=f"agent {number}") as agent:
+                content = f"Note number {number}"
+                assert (await agent.store(content))["content"] == content
+
+        await asyncio.gather(*(store(number) for number in range(60)))
 
 
 @pytest.mark.long
@@ -158,3 +173,37 @@ async def test_a_full_mailbox_refuses_at_once_and_serves_again_when_it_has_drain
 
         async with running_workers(tight):
             await until(is_served)
+
+
+@pytest.mark.promise("CN-40", "CN-41", "CN-42", "CN-43", "CN-44")
+async def test_breadcrumbs_follow_a_session_over_gateways_and_belong_to_their_principal(stage: Stage) -> None:
+    one, two = await stage.gateway(), await stage.gateway()
+    async with agent_of(one) as agent, agent_of(two) as replica, agent_of(two, principal="other") as stranger:
+        first = (await agent.store("Lions live in Africa", session="zoo"))["id"]
+        second = (await agent.store("Penguins live in the Antarctic", session="zoo"))["id"]
+        recalled = [memory["id"] for memory in await agent.search("Where do lions live?", session="zoo")]
+        trail = await replica.call("get_breadcrumbs", session="zoo")
+        assert trail["last_stored_id"] == second
+        assert trail["last_recalled_ids"] == recalled
+        assert trail["session_memory_ids"] == [first, second]
+        shown = await replica.call("get_memory", memory_id="@recalled[0]", session="zoo")
+        assert shown["memory"]["id"] == recalled[0]
+        assert (await replica.call("update_memory", memory_id="@stored", session="zoo", confidence=0.5))["memory"][
+            "id"
+        ] == second
+        for nothing in ("@recalled[7]", "@nonsense"):
+            assert await replica.refusal_of("get_memory", memory_id=nothing, session="zoo") == "memory_id"
+        assert (await stranger.call("get_breadcrumbs", session="zoo"))["session_memory_ids"] == []
+        assert (await stranger.call("get_memory", memory_id="@stored", session="zoo"))["field"] == "memory_id"
+        begun = await agent.call("begin_session", session="zoo")
+        assert begun["session"] == "zoo"
+        assert (await replica.call("get_breadcrumbs", session="zoo"))["session_memory_ids"] == []
+
+
+@pytest.mark.promise("CN-43")
+async def test_breadcrumbs_outlive_the_gateway_that_wrote_them(settings: Settings) -> None:
+    async with running_workers(settings):
+        async with staged(settings, workers=False) as before, agent_of(await before.gateway()) as agent:
+            stored = await agent.store("Remember me")
+        async with staged(settings, workers=False) as after, agent_of(await after.gateway()) as agent:
+            assert (await agent.call("get_breadcrumbs"))["last_stored_id"] == stored["id"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from engramq.schemas.vocabulary import Scope
 from tests.scenarios.stage import Agent, Stage, agent_of
 
 FACT = {"source_name": "Ada", "target_name": "Honesty", "relation": "VALUES"}
@@ -18,6 +19,19 @@ async def follow(agent: Agent, hint: str) -> dict[str, Any]:
     assert found is not None, hint
     arguments = dict(re.findall(r'(\w+)="([^"]*)"', found[2]))
     return await agent.call(found[1], **arguments)
+
+
+@pytest.mark.promise("OV-2")
+async def test_two_principals_who_do_what_the_hints_say_end_with_the_change(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
+        edge = await ada.call("graph_add_edge", **FACT, properties=FLAG)
+        change = {**FACT, "new_sector": "emotional"}
+        refused = await ada.call("reclassify_memory_sector", **change)
+        assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
+        assert refused["approved_by"] == ["ada"]
+        assert (await follow(bob, refused["hint"]))["state"] == "approved"
+        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "success"
 
 
 @pytest.mark.promise("OV-2", "OV-4")
@@ -49,6 +63,52 @@ async def test_two_principals_change_or_delete_what_is_constitutive(
             assert (joined["status"], joined["approved_by"]) == ("consent_required", ["ada", "bob"])
             assert "call this again" in joined["hint"]
         assert (await ada.call(tool, **call))["status"] in {"success", "deleted"}
+
+
+@pytest.mark.promise("OV-2", "OV-4")
+async def test_who_may_not_approve_is_told_who_may(stage: Stage) -> None:
+    service = await stage.gateway()
+    writes = (Scope.READ, Scope.WRITE)
+    async with (
+        agent_of(service, principal="cay", scopes=writes) as cay,
+        agent_of(service, principal="dan", scopes=writes) as dan,
+        agent_of(service, principal="bob", scopes=(*writes, Scope.VERIFY)) as bob,
+    ):
+        await cay.call("graph_add_edge", **FACT, properties=FLAG)
+        change = {**FACT, "weight": 0.5}
+        for agent in (cay, dan, cay, dan):
+            refused = await agent.call("graph_add_edge", **change)
+            assert (refused["status"], refused["approved_by"]) == ("consent_required", ["cay"])
+            assert "scope verify" in refused["hint"]
+            assert "Have one who has it make this same call. Then call this again." in refused["hint"]
+        (listed,) = (await bob.call("list_proposals", state="pending"))["proposals"]
+        assert listed["effect"] == (
+            "Change the edge Ada (Entity) --VALUES--> Honesty (Entity): weight from 1.0 to 0.5."
+        )
+        assert (await bob.call("graph_add_edge", **change))["approved_by"] == ["cay", "bob"]
+        assert (await dan.call("graph_add_edge", **change))["weight"] == 0.5
+
+
+@pytest.mark.promise("OV-1")
+async def test_a_second_principal_decides_from_the_list_alone(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
+        await ada.call("graph_add_edge", **FACT, weight=0.8, properties={**FLAG, "since": 1830})
+        await ada.call("reclassify_memory_sector", **FACT, new_sector="emotional", reason="felt")
+        (listed,) = (await bob.call("list_proposals", state="pending"))["proposals"]
+        assert listed["effect"] == (
+            "Give the edge Ada (Entity) --VALUES--> Honesty (Entity) the sector emotional; now it is semantic."
+        )
+        shown = listed["edge"]
+        assert (shown["source"]["name"], shown["source"]["label"], shown["target"]["name"]) == (
+            "Ada",
+            "Entity",
+            "Honesty",
+        )
+        assert (shown["relation"], shown["weight"], shown["memory_sector"]) == ("VALUES", 0.8, "semantic")
+        assert (shown["properties"], listed["new_sector"]) == ({**FLAG, "since": 1830}, "emotional")
+        decided = await bob.call("decide_proposal", proposal_id=listed["proposal_id"], decision="approve")
+        assert decided["state"] == "approved"
 
 
 @pytest.mark.promise("OV-1")

@@ -88,6 +88,34 @@ async def test_eight_agents_that_race_leave_a_chain_in_the_audit_log(agent: Agen
     assert all(before[1] == after[0] for before, after in pairwise(rows))
 
 
+@pytest.mark.promise("RS-19", "RS-21", "RS-22", "GE-23")
+async def test_two_principals_consent_to_what_one_may_not_do_alone(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
+        edge = await ada.call("graph_add_edge", **FACT, properties={"edge_type": "constitutive"})
+        change = {**FACT, "new_sector": "reflective"}
+        refused = await ada.call("reclassify_memory_sector", **change)
+        assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
+        decision = {"proposal_id": refused["proposal_id"], "decision": "approve"}
+        for _ in range(2):
+            own = await ada.call("decide_proposal", **decision)
+            assert (own["approvals"], own["hint"].startswith("You had approved it before")) == (1, True)
+        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
+        decided = await bob.call("decide_proposal", **decision)
+        assert (decided["status"], decided["state"], decided["approvals"]) == ("recorded", "approved", 2)
+        assert "hint" not in decided
+        for again in [await one.call("decide_proposal", **decision) for one in (ada, bob)]:
+            assert again["hint"].startswith("You had approved it before, and nothing is lacking")
+        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "success"
+        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
+        (listed,) = (await bob.call("list_proposals", state="used"))["proposals"]
+        assert listed["approved_by"] == ["ada", "bob"]
+        deletion = await bob.call("graph_delete_edge", edge_id=edge["edge_id"])
+        assert deletion["status"] == "consent_required"
+        await ada.call("decide_proposal", proposal_id=deletion["proposal_id"], decision="approve")
+        assert (await bob.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "deleted"
+
+
 @pytest.mark.promise("GE-13", "GE-21", "RS-6", "RS-7")
 async def test_homonyms_are_told_apart_by_label_and_edge_id(agent: Agent) -> None:
     ids = [(await agent.call("graph_add_edge", **FACT, source_label=label))["edge_id"] for label in ("Person", "Ship")]
@@ -104,6 +132,23 @@ async def test_homonyms_are_told_apart_by_label_and_edge_id(agent: Agent) -> Non
         (await agent.call("get_edge", **FACT, source_label=label))["memory_sector"] for label in ("Person", "Ship")
     ]
     assert sectors == ["semantic", "episodic"]
+
+
+@pytest.mark.promise("GE-19")
+async def test_two_namespaces_share_names_and_see_nothing_of_each_other(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, "one") as mine, agent_of(service, "two") as theirs:
+        edge = await mine.call("graph_add_edge", **FACT, properties={"whose": "mine"})
+        assert await theirs.call("get_edge", **FACT) == NOWHERE
+        assert (await theirs.call("get_node_by_name", name="Ada"))["suggestions"] == []
+        assert (await theirs.call("graph_find_path", start_node="Ada", end_node="Bob"))["status"] == "not_found"
+        other = await theirs.call("graph_add_edge", **FACT, properties={"whose": "theirs"})
+        assert {edge["edge_id"], edge["source_id"]}.isdisjoint({other["edge_id"], other["source_id"]})
+        assert (await theirs.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "not_found"
+        assert (await theirs.call("graph_delete_node", node_id=edge["source_id"]))["status"] == "not_found"
+        for agent, whose in ((mine, "mine"), (theirs, "theirs")):
+            read = await agent.call("get_edge", **FACT)
+            assert (read["properties"], read["match_count"]) == ({"whose": whose}, 1)
 
 
 @pytest.mark.promise("OV-8", "OV-9")
