@@ -397,10 +397,18 @@ def _is_of_once(statement: Statement) -> bool:
         return not statement.all.isdisjoint(lists.MEASURED)
     if any(word in lists.IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all):
         return True
-    return not statement.all.isdisjoint(lists.HAVE_DONE) and any(map(_PARTICIPLE.fullmatch, statement.all))
+    if any(word.before in _I_HAVE and _DONE.fullmatch(word.plain) for word in statement.words):
+        return True
+    says_done = ("habe" in statement.all or statement.all >= _WE_HAVE) and statement.all.isdisjoint(_WE_ARE)
+    return bool(says_done and statement.words[-1].kind == "word" and _GETAN.fullmatch(statement.words[-1].plain))
 
 
-_PARTICIPLE: Final = compile_late(r"\w*ge\w{2,}(?:t|en)|\w{2,}(?:é|ée|és|ées|ado|ido)")
+# "J'ai payé", "he pagado"; "ich habe ... gezahlt", at the end. "Hat" and "a" may stand before any noun.
+_I_HAVE: Final = lists.set_of("j'ai avons he hemos")
+_DONE: Final = compile_late(r"\w{2,}(?:é|ado|ido)")
+_WE_HAVE: Final = lists.set_of("wir haben")
+_WE_ARE: Final = lists.set_of("werde werden bin sind")
+_GETAN: Final = compile_late(r"(?:ab|an|auf|aus|ein|mit|nach|vor|zu|zurück)?ge(?!samt)\w{2,}(?:t|en)")
 
 
 def _has_one_value(statement: Statement, word: StatedWord) -> bool:

@@ -94,18 +94,22 @@ ONCE: Final = set_of(
 )
 ONCE_OR_NOW: Final = NOW | ONCE
 SETS: Final = VERBS | set_of("due set fixed booked postponed delayed extended expected on up down")
-# Things that are counted or numbered.
-NUMBERED: Final = set_of(
-    "build sprint version release issue ticket chapter step phase week day episode part round season test run pr bug "
-    "room session lesson question section figure page line level task stage note request item order invoice parcel "
-    "delivery incident no nr case batch visit call meeting entry shift seat flight train trip lot round number "
-    "parcel package bowl shelf box kapitel folge seite zeile zimmer raum sitzung notiz rechnung bestellung auftrag "
-    "lieferung paket schritt woche tag nummer schale regal chapitre facture commande colis page ligne salle note étape "
-    "semaine numéro bol capítulo factura pedido paquete página nota semana número"
+# Things that are counted or numbered: in English, German, French and Spanish.
+NUMBERED: Final = (
+    set_of(
+        "build sprint version release issue ticket chapter step phase week day episode part round season test run pr "
+        "bug room session lesson question section figure page line level task stage note request item order invoice "
+        "parcel delivery incident no nr case batch visit call meeting entry shift seat flight train trip lot number "
+        "package bowl shelf box"
+    )
+    | set_of(
+        "kapitel folge seite zeile zimmer raum sitzung notiz rechnung bestellung auftrag lieferung paket schritt woche "
+        "tag nummer schale regal"
+    )
+    | set_of("chapitre facture commande colis page ligne salle note étape semaine numéro bol")
+    | set_of("capítulo factura pedido paquete página nota semana número")
 )
-TODAY: Final = set_of("today yesterday tomorrow tonight heute gestern aujourd'hui hier hoy ayer")  # each day another
-# Before a participle: "ich habe gezahlt", "j'ai payé".
-HAVE_DONE: Final = set_of("habe hat haben bin ist sind wurde wurden ai j'ai a avons ont he ha hemos han")
+TODAY: Final = set_of("today yesterday tomorrow tonight heute gestern aujourd'hui ayer")  # each day another
 # Values that are measured again and again.
 MEASURED: Final = set_of("temperature humidity pulse reading meter balance score velocity weather")
 COPULA: Final = set_of("is are was were be turned switched")
