@@ -167,6 +167,11 @@ def _read_text(text: str) -> _StatedText:
             break
     found = found[:STATEMENTS]
     keys = _union([each for s in found for each in ((s.keys,) if s.about is s.keys else (s.keys, s.about))])
+    for at, statement in enumerate(said):
+        if statement.change is not None and any(
+            not later.negated and statement.change.is_taken_back_by(later.keys, later.all) for later in said[at + 1 :]
+        ):
+            statement.change = None
     return _StatedText(tuple(found), keys, said, len(text) <= NOTE_CHARS)
 
 
@@ -457,7 +462,7 @@ def _find_changed(first: Statement, other: Statement) -> tuple[int, int] | None:
     unknown, known = about - first.about, about & first.about
     # "Samir's editor is Vim": the value names what it is of, which who changes it need not say.
     is_named = len(unknown) == 1 and at == len(other.words) - 1 and other.words[at].before in lists.COPULA
-    is_of_both = known or (first.is_of_self and other.is_of_self and not first.change.is_of_thing)
+    is_of_both = known or (first.is_of_self and other.is_of_self)
     if (unknown and not (is_named and known)) or not is_of_both:
         return None
     return first.change.start, other.words[at].start
