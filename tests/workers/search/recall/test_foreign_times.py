@@ -33,6 +33,15 @@ ASKED_AT = datetime(2026, 12, 1, 12, tzinfo=ZoneInfo("UTC"))  # a Tuesday
         ("hace tres días", "three days ago"), ("el lunes pasado", "last Monday"), ("en septiembre", "in September"),
         ("昨日何をしましたか", "What did I do yesterday?"), ("先週の金曜日", "last week Friday"),
         ("三日前", "three days ago"),
+        ("二十日前", "20 days ago"), ("三十年前", "30 years ago"), ("二十五天前", "25 days ago"),
+        ("上个星期", "last week"), ("十五日前", "15 days ago"), ("in drei Tagen", "in 3 days"),
+        ("en los últimos tres días", "in the last three days"), ("vor zwanzig Tagen", "20 days ago"),
+        ("mañana", "tomorrow"),
+        ("Was war am 3. April?", "What was on 3 April?"),
+        ("Was mache ich am Montag morgen?", "What will I do on Monday?"),
+        ("du 28 septembre au 3 octobre", "28 September to 3 October"), ("del 3 al 17 de agosto", "3 to 17 August"),
+        ("del 28 de septiembre al 3 de octubre", "28 September to 3 October"),
+        ("vom 28. September bis 3. Oktober", "28 September to 3 October"),
         ("10月12日", "October 12"), ("2026年10月12日", "2026-10-12"), ("上周我们做了什么", "What did we do last week?"),
     ],
 )  # fmt: skip
@@ -49,13 +58,31 @@ def test_a_time_of_another_language_is_the_english_one(text: str, english: str) 
         ("Wer macht den Notdienst im August?", True), ("Was hat der Hund gestern gefressen?", True),
         ("健太は先週何を買いましたか", True), ("Qui a appelé hier soir ?", True), ("Was gibt es hier?", False),
         ("Guten Morgen, Herr Morgen", False), ("Was war vor der Umstellung?", False), ("今日子さんの電話番号", False),
-        ("Will Mayo be here in time?", False), ("Martes Ltd", False),
+        ("Will Mayo be here in time?", False), ("Martes Ltd", False), ("Who is Chris Hoy?", False),
+        ("What did A. J. Ayer write?", False), ("Where is the Heute newspaper?", False), ("Hoy Ltd, ¿qué es?", False),
+        ("What am I to say to morgen labs?", False), ("Where did Demain Ltd send the weekend report?", False),
+        ("the morgen", False), ("Was kostet jeden Montag morgen der Bus?", False), ("¿Qué hay por la mañana?", False),
+        ("¿Cuándo es la cita de mañana?", True), ("小明昨天在哪里", True), ("今天天气", True),
     ],
 )  # fmt: skip
 def test_a_topic_beside_a_time_stays_what_is_asked(text: str, is_of_time: bool) -> None:
     asked = Question(text, ASKED_AT)
     assert asked.names_a_date is is_of_time
     assert not asked.is_only_of_time
+
+
+@pytest.mark.promise("KN-6")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "一昨年", "再来週", "再来週の金曜日", "先々週", "上上周", "下下个月", "大前天", "明天津", "今天子",
+        "上周五", "上个星期五", "今週末", "毎週金曜日", "早上周五", "日本周辺", "以来年間", "目前天气", "说明天气",
+        "今日头条", "今年度", "一百二十天前", "两三天前", "五、六日前", "三月三日前", "三日前後", "三年前期",
+        "第二金曜日",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_a_time_of_the_east_is_none(text: str) -> None:
+    assert english_times(text) == text
 
 
 @pytest.mark.promise("KN-6")
