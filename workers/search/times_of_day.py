@@ -9,10 +9,11 @@ from engramq.schemas.patterns import compile_late
 from engramq.workers.search.number_words import small_number, value_of
 
 _CLOCK: Final = compile_late(
-    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|\s?Uhr\b(?: (\d\d)\b)?|\s?h\s?(\d\d)(?! ?\w*m)(?!\w)"
-    r"|(?<=:\d\d)(?![\w:/-]|[.,]\d))",
+    r"(?<![\w.,:/-])(\d{1,2})(?:[:.](\d\d))?(?:\s?([ap])\.?m\b\.?|\s?Uhr\b(?: (\d\d)\b)?"
+    r"|\s?h\s?(\d\d)(?! ?(?:(?:m(?:in\w*)?|de)(?![a-zà-ÿ])|d['\u2019]))(?!\w)|(?<=:\d\d)(?![\w:/-]|[.,]\d))",
     re.IGNORECASE | re.ASCII,
 )
+_AT: Final = compile_late(r"\b(?:à|vers|dès|at|um|gegen|las) \Z", re.IGNORECASE)  # else 2h30 is how long it takes
 _SAID: Final = compile_late(
     r"\b(?:(half|quarter|Viertel) (past|to|nach|vor) |(halb) |(?=[^\W_]+ o['\u2019]clock))([0-9]{1,2}|[^\W\d_]{2,7})"
     r"(?: (?:o['\u2019]clock|Uhr))?\b(?![:.]?\d)",
@@ -36,6 +37,8 @@ def times_in(text: str) -> Iterator[TimeOfDay]:
             hour, minute, half = int(found[1]), int(found[2] or found[4] or found[5] or 0), (found[3] or "").lower()
             is_german = half == "a" and text[: found.start()].lower().endswith("um ")  # um 5 am Bahnhof
             if hour > (12 if half else 24) or minute > 59 or (half and not hour) or is_german:
+                continue
+            if found[5] and not _AT.search(text, max(0, found.start() - 8), found.start()):
                 continue
             yield TimeOfDay(found[0], (hour % 12 + 12 * (half == "p") if half else hour,), minute)
     for found in _SAID.finditer(text):
