@@ -119,8 +119,16 @@ def value_of_ordinal(word: str) -> int | None:
 
 
 def spell_ordinal(number: int) -> str:
-    """Return a number from 3 to 20 as an English ordinal, "" for another."""
+    """Return a number up to 99 as an English ordinal; "" for 1 and 2, which mean more, and for tens from 30 on."""
+    tens, one = divmod(number, 10)
+    if number > 20 and one:
+        return f"{_TENS[tens - 2]} {('first', 'second', *_ORDINAL)[one - 1]}"
     return _ORDINAL[number - 3] if 3 <= number <= 20 else ""
+
+
+def write_ordinal(number: int) -> str:
+    """Return a number up to 99 in digits as an English ordinal: 3rd, 12th, 21st."""
+    return f"{number}{'th' if 10 < number < 14 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def spell_german_ordinal(number: int) -> str:

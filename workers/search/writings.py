@@ -23,6 +23,7 @@ from engramq.workers.search.number_words import (
     spell_german_ordinal,
     spell_ordinal,
     value_of_ordinal,
+    write_ordinal,
 )
 from engramq.workers.search.times_of_day import times_in, ways_of_time
 
@@ -80,11 +81,18 @@ _QUARTER: Final = compile_late(
     r"|\b(first|second|third|fourth) quarter(?: of)? (20[0-9]{2})\b",
     re.IGNORECASE | re.ASCII,
 )
-# An ordinal with the word beside it; 3. before a small letter ends a sentence.
+# An ordinal with the word beside it; 3. before a small letter ends a sentence, and so it may before a capital one.
 _ORDINAL: Final = compile_late(
-    r"(?<![\w.,:/-])(?:(?P<digits>[0-9]{1,2})(?P<ending>rd|th) |(?P<german>[1-9][0-9]?)\. (?=[A-ZÄÖÜ])"
+    r"(?<![\w.,:/-])(?:(?P<digits>[0-9]{1,2}(?:st|nd|rd|th)) |(?P<german>[1-9][0-9]?)\. (?=[A-ZÄÖÜ])"
     r"|(?P<word>[A-Za-z]{5,11}) )(?P<after>[^\W\d_]+)"
 )
+_ORDINAL_AFTER: Final = frozenset(["im", "am", "zum", "beim", "vom", "der", "die", "das", "den", "dem", "des"])
+_FIRST_WORDS: Final = (
+    "aber am an auch auf aus bei bis da danach dann das davor dazu den der deshalb die doch dort ein eine er es "
+    "gestern heute ich ihr im in ist jetzt leider man mit nach nachher nicht noch nun nur oder seit seitdem sie später "
+    "trotzdem und vom von vor vorher wann wer wie wir wo zu zuerst zuletzt"
+)
+_BEGINS: Final = frozenset(_FIRST_WORDS.split())  # a sentence
 _PLACES: Final = ("first", "second", "third", "fourth")
 _PARTED: Final = " \x01 "  # stands for what was read: no rule reads over it
 WrittenValues: TypeAlias = Iterator[WrittenValue]
@@ -134,19 +142,24 @@ def _quarters(text: str) -> WrittenValues:
 def _ordinals(text: str) -> WrittenValues:
     """Yield third floor for 3rd floor, 3rd floor for third floor, dritter Stock for 3. Stock.
 
-    Never 3. Stock for dritter Stock: the index has a 3 for it, which is three of them.
+    Never 3. Stock for dritter Stock: the index has a 3 for it, which is three of them. 1st and 2nd have no other way:
+    first and second have other meanings.
     """
     for found in _ORDINAL.finditer(text):
         if found["after"].lower() in GRAMMAR:
             continue
         ways: list[str] = []
         if found["german"]:
+            before = _BEFORE.search(text, 0, found.start())
+            if before is None or before[1].lower() not in _ORDINAL_AFTER or found["after"].lower() in _BEGINS:
+                continue
             ordinal = spell_german_ordinal(int(found["german"]))
             ways = [f"{ordinal}{ending}" for ending in ("", "n", "r")]
         elif found["digits"]:
-            ways = [spell_ordinal(int(found["digits"]))]
+            place = int(found["digits"][:-2])
+            ways = [spell_ordinal(place)] if found["digits"] == write_ordinal(place) else []
         elif (number := value_of_ordinal(found["word"].lower())) and not _is_part(text[: found.start()]):
-            ways = [f"{number}{'rd' if number == 3 else 'th'}"]
+            ways = [write_ordinal(number)]
         if any(ways):
             yield WrittenValue(found[0], tuple(f"{way} {found['after']}" for way in ways))
 
@@ -191,6 +204,8 @@ def _counts(text: str) -> Iterator[_NumberInText]:
         if word and run and (is_one or small == "and") and text[run[-1].end() : word.start()] in {" ", "-"}:
             run.append(word)
             continue
+        if small == "first" or value_of_ordinal(small):  # twenty third is no twenty
+            run = []
         while run and run[-1][0].lower() == "and":
             run.pop()
         if run and (value := read_count([each[0].lower() for each in run])) is not None and value > 1:

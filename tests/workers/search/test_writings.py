@@ -34,7 +34,9 @@ def ways_of(text: str) -> set[str]:
         ("zwei Dutzend Eier", "vierundzwanzig Eier"), ("zwei Millionen Leser", "2000000"),
         ("zweihundert Leute", "200"), ("2 GB of it", "2048MB"), ("2048 MB of it", "2GB"), ("512 MB of it", "0.5GB"),
         ("the third floor", "3rd floor"), ("the 3rd floor", "third floor"), ("the 20th century", "twentieth century"),
-        ("im 3. Stock", "dritten Stock|dritter Stock"), ("im 21. Jahrhundert", "einundzwanzigste Jahrhundert"),
+        ("im 3. Stock", "dritten Stock|dritter Stock"), ("the 21st century", "twenty first century"),
+        ("the 42nd floor", "forty second floor"), ("a ninety second clip", "90"),
+        ("im 21. Jahrhundert", "einundzwanzigste Jahrhundert"),
     ],
 )  # fmt: skip
 def test_a_value_is_asked_for_as_others_write_it(asked: str, ways: str) -> None:
@@ -67,6 +69,9 @@ def test_what_is_no_value_has_no_other_writing(asked: str) -> None:
         ("à 2h 15 min", "2:15"), ("at 6h30m", "6:30"), ("walked 2 h 15 min", "2:15"), ("a 6h 30m run", "6:30"),
         ("500 MB of it", "0.488281GB"), ("a third cup", "3rd cup"), ("twenty third floor", "3rd floor"),
         ("die dritte Klasse", "3. Klasse"), ("my 2nd boat", "second boat"), ("has 3. stock is low", "dritte stock"),
+        ("Er kam als 3. Danach ging er", "dritte Danach"), ("Er wohnt im 3. Danach kommt", "dritten Danach"),
+        ("Es sind 3. Leider", "dritte Leider"), ("the 13rd floor", "thirteenth floor"), ("the 3th one", "third one"),
+        ("a twenty third floor", "zwanzig third"), ("a twenty-third floor", "20 third"), ("21th floor", "twenty first"),
     ],
 )  # fmt: skip
 def test_a_writing_means_nothing_else(asked: str, wrong: str) -> None:
