@@ -351,5 +351,6 @@ async def test_a_question_of_what_was_is_told_how_to_see_it(agent: Agent) -> Non
 async def test_what_was_is_asked_for_in_other_languages_too(agent: Agent, was: str, now: str, asked: str) -> None:
     old, new = await agent.store(was), await agent.store(now)
     await supersede(agent, old, new)
-    assert (await agent.call("search_memories", query=now)).get("notice") is None
+    for query in (now, f"Wann muss ich früher zur Frage: {now}", f"der nächste frühere Zug: {now}"):
+        assert (await agent.call("search_memories", query=query)).get("notice") is None
     assert f"{new['id']} replaced" in (await agent.call("search_memories", query=asked))["notice"]

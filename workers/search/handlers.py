@@ -85,12 +85,14 @@ HITS: Final = ("hit", "hits")
 LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
 EARLIER_IN: Final = 3  # of the first hits one may have replaced what is asked for
-# "What must I do before the rebuild?" and "What is the key used to sign?" ask of nothing earlier.
+# "What must I do before the rebuild?", "What is the key used to sign?" and "früher aufstehen" ask of nothing earlier.
 _EARLIER: Final = re.compile(
     r"\b(?:previous(?:ly)?|former(?:ly)?|originally|(?:had|was|were)\s+before)\b"
     r"|\A(?:(?!\b(?:is|are|was|were|be|been|being)\b).)*\bused\s+to\b"
     r"|\b(?:before|earlier)(?:\s+(?:that|then|this))?(?:\s*,|\W*\Z)"
-    r"|\b(?:früher|vorher|zuvor|damals|ehemals|ursprünglich|(?:frühere|ehemalige|bisherige|vorherige)[nrsm]?)\b"
+    r"|\b(?:damals|ehemals|ursprünglich|(?:ehemalige|bisherige)[nrsm]?)\b"
+    r"|\A(?=.*\b(?:waren|war|wurden?|hatten?|gab|hieß|hießen|(?:wohn|leb|arbeit|kost)e?ten?|standen|stand|lag|galt)\b)"
+    r".*\b(?:früher|vorher|zuvor|(?:frühere|vorherige)[nrsm]?)\b"
     r"|\b(?:auparavant|autrefois|précédente?s?|ancien(?:ne)?s?|anteriormente|anterior(?:es)?)\b|\b(?:avant|antes)\W*\Z"
     r"|以前|之前|かつて|前は",
     re.IGNORECASE | re.DOTALL,
