@@ -60,8 +60,8 @@ _SIGNS: Final = (
     r"(?i)(?:(?:(?:best|kind|warm) )?regards|best(?: wishes)?|cheers|thanks(?: a lot| again)?|thank you|sincerely|"
     r"yours|--|(?:viele|liebe|beste|mit freundlichen) grüße?n?|cordialement|saludos)[,!. ]*\Z"
 )
-_FENCE: Final = r"\s*(?:```|~~~)"
-_FENCES: Final = r"(?m)^\s*(?:```|~~~)(.*)"  # and the language behind it, which no fence has that closes
+_FENCE: Final = r"\s*(?:`{3,}|~{3,})"
+_FENCES: Final = rf"(?m)^{_FENCE}(.*)"  # and the language behind it, which no fence has that closes
 # Names that tell one thing from another: keys of tickets, kinds of errors, files, words joined by signs or capitals.
 _NAMES: Final = (
     r"\b[A-Z][A-Z0-9]{1,9}-\d{1,7}\b",

@@ -111,5 +111,9 @@ def test_questions_and_requests_are_told() -> None:
         *((text, False) for text in STATED),
         ("x = y ? 1 : 2", False),
         ("", False),
+        *(
+            (f"Look:\n{fence}\n{log_of(7_600)}\n{fence}\nWhy does it fail?", True)
+            for fence in ("```", "````", "~~~", "~~~~")
+        ),
     ]:
         assert asks(text) == is_asked
