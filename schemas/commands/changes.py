@@ -185,7 +185,7 @@ def _names(names: tuple[str, ...] | UnsetType) -> tuple[str, ...]:
 class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):
     """The memory after an update or a restoration; memory is null, with `what` and `hint`, when it was not found.
 
-    `notice` tells what keeps it hidden all the same, and the next step.
+    `notice` tells what keeps it hidden all the same, and the next step; or that nothing has changed.
     """
 
     status: Literal["updated", "restored", "not_found"]
@@ -219,7 +219,7 @@ UPDATE_MEMORY: Final = Tool(
         when="The content is right and its description is not. A sector given here is final.",
         when_not="The content is wrong or has changed: store_memory, then supersede_memory. Content is never edited.",
         cost="One audited transaction, about 10 ms; no embedding.",
-        returns="memory after the change, or not_found.",
+        returns="memory after the change, or not_found; a notice where it says all of this already and is unchanged.",
         next="Nothing.",
         before=(_STORE_TEA,),
         example=ExampleCall.of("update_memory", **_IT, metadata={"cups": 3}),

@@ -86,14 +86,11 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
         await sharing.show_to(tx, row, command.visibility, context.envelope)
     is_shown_anew = command.visibility is not UNSET and _is_seen_by(row) is not command.visibility
     notice = UNSET if is_shown_anew else _UNCHANGED
-    if not given and not command.clear:
-        return MemoryChanged(status="updated", memory=await _read_for(tx, memory_id, command), notice=notice)
     if command.evidence is not UNSET:
         await refuse_untrusted_ground(tx, row, command.evidence, before.evidence)
-    await archive_if_expired(tx, row)
-    await _update(tx, row, before, command, given)
+    has_changed = (given or command.clear) and await _update(tx, row, before, command, given)
     after = await _read_for(tx, memory_id, command)
-    if await _keep_if_equal(tx, before, after, command):
+    if not has_changed:
         return MemoryChanged(status="updated", memory=after, notice=notice)
     if "standing" in command.cleared_fields() and after.state is MemoryState.ACTIVE:
         context.follow_ups = finishing(context.envelope.namespace, [after.id], [])  # its words decide again
@@ -112,19 +109,6 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
 
 def _is_seen_by(row: Row) -> Visibility:
     return Visibility.SHARED if row["owner"] is None else Visibility.PRIVATE
-
-
-async def _keep_if_equal(tx: Transaction, before: Memory, after: Memory, command: UpdateMemory) -> bool:
-    """Say whether a change that was written has changed nothing, and give the memory its former time back then.
-
-    The words of one whose `standing` was cleared decide anew.
-    """
-    now = msgspec.structs.replace(after, updated_at=before.updated_at, visibility=before.visibility)
-    if now != before or "standing" in command.cleared_fields():
-        return False
-    await tx.send("set_updated_at", id=UUID(before.id), updated_at=before.updated_at)
-    after.updated_at = before.updated_at
-    return True
 
 
 def _retagging(before: Sequence[str], after: Sequence[str]) -> str | None:
@@ -152,8 +136,11 @@ async def _read_for(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> 
     return memory
 
 
-async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemory, given: Mapping[str, Any]) -> None:
-    """Change a locked memory with this row; raises EngramqError naming what would be too large, or end backwards."""
+async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemory, given: Mapping[str, Any]) -> bool:
+    """Change a locked memory with this row, and say whether anything changed.
+
+    Raises EngramqError naming what would be too large, or end backwards.
+    """
     values: dict[str, Any] = {**dict.fromkeys(CHANGEABLE), **details_of(given)}
     cleared, keys = command.cleared_fields(), command.cleared_keys()
     if "metadata" in given:
@@ -168,9 +155,13 @@ async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemo
     values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
     refuse_backwards_with(row, given, cleared)
     values["renamed"] = bool({"speaker", "occurred_at"} & {*given, *cleared})
-    await tx.send("update_memory", id=UUID(memory.id), cleared=list(cleared), keys=list(keys), **values)
+    sent = await tx.send("update_memory", id=UUID(memory.id), cleared=list(cleared), keys=list(keys), **values)
+    if await sent.fetchone() is None:
+        return False
+    await archive_if_expired(tx, row)
     if BEGINNING in {*given, *cleared}:
         await supersession.move_end(tx, UUID(memory.id))
+    return True
 
 
 def refuse_backwards_with(row: Row, given: Mapping[str, Any], cleared: Collection[str] = ()) -> None:

@@ -15,37 +15,54 @@ where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.state, m.expires_at
 
 -- name: update_memory
--- Change what is said about a memory: null leaves a column as it is, unless it is named to be cleared.
+-- Change what is said about a memory: null leaves a column as it is, unless it is named to be cleared. Where all of it is
+-- said already nothing is written, and no row comes; whether one stands is told anew wherever that was cleared.
+with said as (
+    select
+        m.node_id, m.partition,
+        coalesce(%(sector)s, m.sector) as sector,
+        coalesce(%(sector_source)s, m.sector_source) as sector_source,
+        case when %(sector)s::text is null then m.sector_confidence end as sector_confidence,
+        case when %(standing)s::boolean is not null then 'given'
+            when 'standing' <> all(%(cleared)s::text[]) then m.standing_source end as standing_source,
+        (case when 'metadata' = any(%(cleared)s::text[]) then '{}' else m.metadata - %(keys)s::text[] end)
+            || coalesce(%(metadata)s::jsonb, '{}') as metadata,
+        case
+            when 'tags' = any(%(cleared)s::text[]) then null
+            when %(retagged)s then %(tags)s::text[]
+            else m.tags end as tags,
+        coalesce(%(confidence)s, m.confidence) as confidence,
+        {each detail: case when '$name' <> all(%(cleared)s::text[]) then coalesce(%($name)s, m.$name) end as $name}
+    from memories m
+    where m.tenant = %(tenant)s and m.node_id = %(id)s
+)
 update memories m set
-    sector = coalesce(%(sector)s, m.sector),
-    sector_source = coalesce(%(sector_source)s, m.sector_source),
-    sector_confidence = case when %(sector)s::text is null then m.sector_confidence end,
-    standing_source = case when %(standing)s::boolean is not null then 'given'
-        when 'standing' <> all(%(cleared)s::text[]) then m.standing_source end,
-    metadata = (case when 'metadata' = any(%(cleared)s::text[]) then '{}' else m.metadata - %(keys)s::text[] end)
-        || coalesce(%(metadata)s::jsonb, '{}'),
-    tags = case
-        when 'tags' = any(%(cleared)s::text[]) then null
-        when %(retagged)s then %(tags)s::text[]
-        else m.tags end,
-    confidence = coalesce(%(confidence)s, m.confidence),
-    {each detail: $name = case when '$name' <> all(%(cleared)s::text[]) then coalesce(%($name)s, m.$name) end},
+    sector = said.sector,
+    sector_source = said.sector_source,
+    sector_confidence = said.sector_confidence,
+    standing_source = said.standing_source,
+    metadata = said.metadata,
+    tags = said.tags,
+    confidence = said.confidence,
+    {each detail: $name = said.$name},
     lexemes = case when %(renamed)s then
         lexemes_of(
-            m.tenant, {own_language}, m.content,
-            case when 'speaker' <> all(%(cleared)s::text[]) then coalesce(%(speaker)s, m.speaker) end,
+            m.tenant, {own_language}, m.content, said.speaker,
             case when 'occurred_at' = any(%(cleared)s::text[]) then day_in(m.content)
                 when %(occurred_at)s is null then m.told_on
-                else day_told(m.content, %(occurred_at)s, coalesce(%(occurred_offset)s, m.occurred_offset)) end)
+                else day_told(m.content, said.occurred_at, said.occurred_offset) end)
         else m.lexemes end,
     updated_at = now()
-where m.tenant = %(tenant)s and m.node_id = %(id)s
+from said
+where m.tenant = %(tenant)s and m.node_id = said.node_id and m.partition = said.partition
+    and ('standing' = any(%(cleared)s::text[]) or row(
+        m.sector, m.sector_source, m.sector_confidence, m.standing_source, m.metadata, m.tags, m.confidence,
+        {each detail: m.$name}
+    ) is distinct from row(
+        said.sector, said.sector_source, said.sector_confidence, said.standing_source, said.metadata, said.tags,
+        said.confidence, {each detail: said.$name}
+    ))
 returning m.node_id
-
--- name: set_updated_at
--- Say when a memory was changed last.
-update memories set updated_at = %(updated_at)s::timestamptz
-where tenant = %(tenant)s and node_id = %(id)s
 
 -- name: content_of
 -- What an erasure has to look for outside the database, and who may order it.

@@ -83,6 +83,17 @@ async def test_whoever_meets_what_has_expired_first_archives_it_with_a_row(world
     assert {row["state"] for row in world.rows("select state from memories")} == {"archived"}
 
 
+@pytest.mark.promise("TI-3")
+async def test_an_update_that_changes_nothing_archives_nothing_that_has_expired(world: World) -> None:
+    memory_id = (await world.keep("gone", expires_at=PAST, thread="days")).stored.id
+    rows = world.rows("select * from memories")
+    reply = await world.ask(MemoryChanged, UpdateMemory(memory_id=memory_id, expires_at=PAST, thread="days"))
+    assert reply.notice == "It is unchanged: it says all of this already."
+    assert (world.rows("select * from memories"), world.rows("select * from audit_log")) == (rows, [])
+    assert reply.memory is not None
+    assert reply.memory.state == "archived"
+
+
 @pytest.mark.promise("TI-3", "OV-6")
 async def test_the_audit_names_what_an_expiry_leaves_hidden(world: World) -> None:
     old, new = [(await world.keep(word)).stored.id for word in ("old", "new")]
