@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from bench.common import timed
 from engramq.schemas.commands import NewMemory, SearchMemories
+from engramq.schemas.fields import or_none
 from engramq.schemas.vocabulary import DEFAULT_PRINCIPAL, Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import Query
@@ -96,6 +97,7 @@ async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> li
             filters=filters,
             source=source,
             vectors=QuestionVectors(asked.embedding),
+            min_relevance=or_none(asked.command.min_relevance) or 0.0,
         ).run()
         statements[:] = recording.statements
 

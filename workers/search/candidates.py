@@ -24,7 +24,7 @@ from engramq.workers.embedders.other_models import FormerQuestions
 from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
 from engramq.workers.search.ranking import Candidates, as_array
 
-MeasureBy = Callable[[Embedding | None], Awaitable[Candidates]]
+Measurer = Callable[[Embedding | None], Awaitable[Candidates]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class QuestionVectors:
     former: Sequence[FormerQuestions] = field(default=())
     curve: Calibration | None = None
 
-    async def measure_by_all(self, measure: MeasureBy) -> Candidates:
+    async def measure_by_all(self, measure: Measurer) -> Candidates:
         """Return what is measured by each embedding as one; those of former models come later."""
         candidates = await measure(self.embedding)
         for former in self.former:

@@ -34,7 +34,7 @@ from engramq.workers.memories.grounds import mark_grounds
 from engramq.workers.memories.other_projects import beside, describe_unknown_project, places
 from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import SessionState, SessionUse
-from engramq.workers.runner import Context, handles_without_transaction
+from engramq.workers.runner import Context, Services, handles_without_transaction
 from engramq.workers.search.candidates import CANDIDATES, QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
@@ -124,15 +124,6 @@ async def search(
         copies.find_current(namespace, command.partitions, question, viewer),
         context.services[Vectorizer].try_read(question.text, names),
     )
-    least: float | None
-    if command.min_relevance is not UNSET:
-        least = command.min_relevance
-    elif command.ranking is Ranking.SIMILARITY:
-        least = 0.0  # cosines alone were asked for: no judge of relevance takes any of them away
-    else:
-        least = context.services[MinRelevance].least
-        if least is None and lift is not None:
-            least = LEAST_OF_MANY
     foreign, confidence = context.services[ForeignVectors], context.services[ConfidenceCurve]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
@@ -140,7 +131,8 @@ async def search(
         read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [question.text])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     asked: dict[str, Any] = {"command": command, "question": question, "filters": filters, "vectors": vectors}
-    search_in = partial(Search, **asked, min_relevance=least, wishes=wishes, lift=lift)
+    asked["min_relevance"] = _least_relevance(command, lift, context.services)
+    search_in = partial(Search, **asked, wishes=wishes, lift=lift)
     if copy is None:
         sizes = context.services[Sizes]
 
@@ -164,6 +156,16 @@ async def search(
     due = copy is None or foreign.is_due((namespace, viewer)) or uncalibrated
     degraded = True if embedding is None else UNSET
     return SearchFindings(result, notice, degraded, refresh if due else None)
+
+
+def _least_relevance(command: SearchMemories, lift: Lift | None, services: Services) -> float | None:
+    """Return the least relevance of a hit that is shown, None: as learned."""
+    if command.min_relevance is not UNSET:
+        return command.min_relevance
+    if command.ranking is Ranking.SIMILARITY:
+        return 0.0  # cosines alone were asked for: no judge of relevance takes any of them away
+    least = services[MinRelevance].least
+    return LEAST_OF_MANY if least is None and lift is not None else least
 
 
 async def hint_elsewhere(command: SearchMemories, context: Context) -> str | UnsetType:

@@ -113,7 +113,7 @@ class Search:
     filters: Filters
     source: Source
     vectors: QuestionVectors
-    min_relevance: float | None = 0.0
+    min_relevance: float | None
     wishes: Wishes | None = None
     lift: Lift | None = None
 

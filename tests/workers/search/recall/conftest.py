@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engramq.schemas.commands import ListRecentMemories, MemoryList, SearchMemories
+from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory
 from engramq.workers.search.candidates import QuestionVectors, Source
 from engramq.workers.search.question import Question
@@ -59,5 +60,12 @@ async def search_in(
 ) -> list[Memory]:
     filters = filters_of(command, project)
     question = question_of(command, filters, UTC)
-    search = Search(command=command, question=question, filters=filters, source=source, vectors=vectors)
+    search = Search(
+        command=command,
+        question=question,
+        filters=filters,
+        source=source,
+        vectors=vectors,
+        min_relevance=or_none(command.min_relevance) or 0.0,
+    )
     return (await search.run()).memories
