@@ -39,7 +39,9 @@ def decoded(decoder: msgspec.msgpack.Decoder[Message], data: bytes) -> Message:
 def decode_json(text: bytes | str) -> Any:
     """Return what JSON of a caller holds, half a surrogate pair included: a check names the field that has it.
 
-    Python and JavaScript write such halves of a text that is cut within an emoji. Raises DecodeError and ValueError.
+    Python and JavaScript write such halves of a text that is cut within an emoji. NaN, Infinity and 1e999 are read too:
+    floats that checks refuse. Raises DecodeError for what is no JSON, ValueError for bytes that are no UTF-8, and
+    RecursionError for what is nested too deeply.
     """
     try:
         return msgspec.json.decode(text)

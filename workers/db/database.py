@@ -118,7 +118,7 @@ def _persistent(
 
 
 async def _give_way(store: "Store", problem: Exception | None, conflicts: int) -> None:
-    """Do what another try needs after a conflict, the last of so many, or wait a moment."""
+    """Do what another try needs after a conflict, or wait a moment; `conflicts`: how many there were until now."""
     if isinstance(problem, Again) and problem.first is not None:
         await problem.first()
     elif isinstance(problem, psycopg.errors.InvalidSqlStatementName):

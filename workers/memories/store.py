@@ -251,8 +251,8 @@ def columns_of_draft(draft: Draft) -> dict[str, Any]:
 async def find_why_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
     """Return why a new memory that may correct a private one there is private too, "" where it is not.
 
-    It is if it is similar to a private one: everybody would read the correction. It is too if similarity is not known:
-    a vector is missing, or the model cannot read the text.
+    It is private if it resembles a private one, or if nobody can tell: a vector is missing, or the model cannot read
+    the text. Else everybody would read the correction.
     """
     embedding = draft.embedding
     if embedding is None or embedding.is_blank:
