@@ -31,7 +31,8 @@ _PACKED: Final[tuple[tuple[bytes, str, Callable[[Any], Any]], ...]] = (
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
 )
 _UNKNOWN: Final = ((b"PK\x03\x04", "a zip archive"), (b"\x28\xb5\x2f\xfd", "packed by zstd"))
-_LINE_END: Final = re.compile(rb"\r\n?|\n")
+_END: Final = re.compile(rb"[\r\n]")
+_FIRST_LINE: Final = 1024 * 1024  # bytes of the first line in which its end is looked for
 _LONE_CR: Final = re.compile(rb"\r(?!\n)")
 DAMAGES: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
@@ -69,7 +70,8 @@ class PackedSource:
         """
         try:
             stream, is_plain = self._unpack()
-            for line, size in _cut_lines(io.BufferedReader(_LineEnds(stream), CHUNK_BYTES), longest):
+            lines = _CrLines(stream) if stream.ends_with_cr() else stream
+            for line, size in _cut_lines(io.BufferedReader(lines, CHUNK_BYTES), longest):
                 self.position = self.position + size if is_plain else self._file.given
                 yield line
         except DAMAGES as problem:
@@ -79,18 +81,18 @@ class PackedSource:
         """Return all of it as a stream, whose reading raises DAMAGES; raises these and UnusableFile."""
         return io.BufferedReader(self._unpack()[0], CHUNK_BYTES)
 
-    def _unpack(self) -> tuple[Any, bool]:
+    def _unpack(self) -> tuple["_Headed", bool]:
         """Return the text as a stream, and whether it is the file as it stands."""
         magic = self._file.head(MAGIC_BYTES)
         for beginning, what in _UNKNOWN:
             if magic.startswith(beginning):
                 raise UnusableFile(f"The file is {what}. Unpack it, or pack it with gzip, bzip2 or xz.")
-        stream: Any = self._file
+        stream = self._file
         for beginning, name, opened in _PACKED:
             if magic.startswith(beginning):
                 self._packing, stream = name, _Headed(opened(io.BufferedReader(self._file, CHUNK_BYTES)))
         if is_utf16(stream.head(4)):
-            stream = _Transcoded(stream)
+            stream = _Headed(io.BufferedReader(_Transcoded(stream), CHUNK_BYTES))
         return stream, stream is self._file
 
 
@@ -129,6 +131,18 @@ class _Headed(io.RawIOBase):
         while len(self._head) < size and (more := self._stream.read1(CHUNK_BYTES)):
             self._head += more
         return self._head[:size]
+
+    def ends_with_cr(self) -> bool:
+        """Say whether the first line ends with CR alone; "\\r\\r\\n" is one end of two conversions.
+
+        It reads no more than it needs: a pipe may give the rest much later.
+        """
+        while True:
+            end = _END.search(self._head)
+            behind = b"" if end is None else self._head[end.start() :].lstrip(b"\r")
+            if behind or len(self._head) > _FIRST_LINE or not (more := self._stream.read1(CHUNK_BYTES)):
+                return end is not None and not behind.startswith(b"\n")
+            self._head += more
 
     def readable(self) -> bool:
         return True
@@ -169,15 +183,14 @@ class _Transcoded(io.RawIOBase):
             return _NO_TEXT
 
 
-class _LineEnds(io.RawIOBase):
-    """Text whose CR alone become LF if its first line ends with one. It has as many bytes as before."""
+class _CrLines(io.RawIOBase):
+    """Text whose lines end with CR: LF takes the place of each. It has as many bytes as before."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = io.BufferedReader(stream, CHUNK_BYTES)
         self._ready = b""
         self._held = b""  # a CR that LF may follow
         self._ended = False
-        self._are_cr: bool | None = None  # None: no line has ended
 
     def readable(self) -> bool:
         return True
@@ -194,7 +207,4 @@ class _LineEnds(io.RawIOBase):
         self._ended = not data
         data = self._held + data
         self._held = b"\r" if data.endswith(b"\r") and not self._ended else b""
-        data = data.removesuffix(self._held)
-        if self._are_cr is None and (end := _LINE_END.search(data)):
-            self._are_cr = end[0] == b"\r"
-        return _LONE_CR.sub(b"\n", data) if self._are_cr else data
+        return _LONE_CR.sub(b"\n", data.removesuffix(self._held))

@@ -62,6 +62,9 @@ def test_lines_may_end_with_cr_alone(encoding: str, chunk: int, monkeypatch: pyt
     ]
     other = 'content\r\n"a\rb"\r\nc\r\n'  # where lines end otherwise a CR is of the text
     assert [row["content"] for row in said(other.encode(encoding))] == ["a\rb", "c"]
+    twice = b"content,thread\r\r\na,b\r\r\n"  # as of a file that was converted twice
+    assert list(PackedSource(io.BytesIO(twice)).lines()) == [b"content,thread\r\r\n", b"a,b\r\r\n"]
+    assert said(twice) == [{"content": "a", "thread": "b"}]
     source = PackedSource(io.BytesIO(table.encode()))
     assert len(list(source.lines())) == 5
     assert source.position == len(table)
