@@ -93,8 +93,8 @@ def _between_words(*rules: tuple[str, str], exact: bool = False) -> Rules:
     return tuple((compile_late(rf"(?<![\w-])(?:{pattern})(?![\w-])", flags), english) for pattern, english in rules)
 
 
-def _not_after(words: str) -> str:
-    return "".join(rf"(?<!\b{word} )" for word in words.split())
+def _not_after(others: str, word: str) -> str:
+    return word + "".join(rf"(?<!\b{other} {word})" for other in others.split())
 
 
 _ENGLISH: Final = frozenset(_mean("", "who what where when did does the is are how why which of to and for from with"))
@@ -152,7 +152,7 @@ _GERMAN: Final = _Language(
         ("gestern", "yesterday"),
         ("heute", "today"),
         ("übermorgen", "the day after tomorrow"),
-        (_not_after(f"guten Guten jeden diesen am the every on today yesterday {_DAYS_AS_WRITTEN}") + "morgen",
+        (_not_after(f"guten Guten jeden diesen am the every on today yesterday {_DAYS_AS_WRITTEN}", "morgen"),
          "tomorrow"),
         exact=True,
     ),
@@ -245,7 +245,7 @@ _SPANISH: Final = _Language(
         ("anteayer|antes de ayer", "the day before yesterday"),
         ("ayer", "yesterday"),
         ("hoy", "today"),
-        (_not_after("la las el una esta cada toda buena misma otra") + "mañana", "tomorrow"),
+        (_not_after("la las el una esta cada toda buena misma otra", "mañana"), "tomorrow"),
         exact=True,
     ),
     beside="quién cuándo dónde cómo está es hay tengo con mi una del",
