@@ -233,7 +233,7 @@ class _Fitting:
             too_much -= size - len(f'"{key}","omitted_fields":[],')
 
     def _leave_out_nulls(self) -> None:
-        """Leave out what is said to be null: as the last, and told, since readers may look for it."""
+        """Leave out each null, and name it among the fields that went."""
         for key in [key for key, value in self._inner.items() if value is None]:
             del self._inner[key]
             self._inner.setdefault("omitted_fields", []).append(key)
