@@ -23,7 +23,7 @@ from tests.architecture.source import ROOT
 INSTALLED = ROOT / ".environments" / "clients"
 PROGRAMS = Path(__file__).with_name("programs")
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
-BOUND_S = 60.0
+BOUND_S = 100.0
 
 
 @dataclass(frozen=True)
