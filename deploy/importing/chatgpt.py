@@ -1,12 +1,13 @@
 """Read the data export of ChatGPT: conversations.json, or several numbered ones, alone or in an archive.
 
-A conversation is a tree, since a message can be edited and an answer made anew. The branch that was shown last is the
-thread, from the current node up to the root. Each other branch has a thread of its own and a tag. It begins where it
-leaves those before it, so each message comes in once."""
+A conversation is a tree, since a message can be edited and an answer made anew. The branch of the first messages is the
+thread. Each other one has a thread of its own, named by the message that it begins with, where it leaves another: so
+each message comes in once, and a later export, which has more branches or shows another, adds to the same threads."""
 
 import math
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,68 +48,91 @@ def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]
             yield Rejection(item.line, "id", "The conversation has no id.")
             continue
         for branch in branches:
-            thread, marks = (f"{identifier}#{branch.top}", (OTHER_BRANCH,)) if branch.top else (identifier, ())
-            said = fields.Conversation("chatgpt", item.line, thread, choices, item.values.get("title"), marks)
+            thread = identifier if branch.top is None else f"{identifier}#{branch.top}"
+            said = fields.Conversation("chatgpt", item.line, thread, choices, item.values.get("title"))
             yield from [] if branch.is_whole else [_BEGINNING]
             yield from _chatgpt_messages(item, branch.messages, said, repeated)
 
 
-class _Branch(NamedTuple):
-    """Messages in order, each with its place below the root. `is_whole`: nothing is lost before them."""
+class _Message(NamedTuple):
+    """A message, its place below the root, and whether it was shown last."""
 
-    messages: list[tuple[int, dict[str, Any]]]
+    place: int
+    values: dict[str, Any]
+    is_shown: bool
+
+
+class _Branch(NamedTuple):
+    """Messages in order. `is_whole`: nothing is lost before them."""
+
+    messages: list[_Message]
     is_whole: bool
-    top: str  # the id of the first one, "" for the branch that was shown last
+    top: str | None  # the node that it begins with, None for the first branch
 
 
 def _branches(conversation: dict[str, Any]) -> list[_Branch]:
-    """Return the branch that was shown last, else the newest, and then the others, the newest first."""
-    mapping, current = conversation.get(MAPPING), conversation.get(CURRENT)
-    if not isinstance(mapping, dict):
+    """Return the branches: of the nodes behind one the eldest goes on with its branch, each other begins one."""
+    if not isinstance(conversation.get(MAPPING), dict):
         raise invalid(MAPPING, "A conversation of ChatGPT has a mapping, and this has none.")
+    nodes = {key: node for key, node in conversation[MAPPING].items() if isinstance(node, dict)}
+    shown, passed = _shown(nodes, conversation.get(CURRENT)), set[str]()
+    parents = {key: _parent(nodes, key) for key in nodes}
+    following, tops = defaultdict[str, list[str]](list), list[str]()
+    for key in sorted(nodes, key=lambda key: _age(nodes[key])):
+        tops.append(key) if (parent := parents[key]) is None else following[parent].append(key)
+    starts = [*sorted(tops, key=lambda key: nodes[key].get("parent") is not None), *nodes]  # a circle has no top
     found: list[_Branch] = []
-    places: dict[str, int] = {}  # of what is passed: how many messages there are from the root to it
-    for end in [current, *_leaves(mapping), *mapping]:  # a circle has no leaf
-        at, way = end, dict[str, dict[str, Any]]()
-        while isinstance(at, str) and at not in places and at not in way and isinstance(node := mapping.get(at), dict):
-            way[at] = node
-            at = node.get("parent")
-        above = at if isinstance(at, str) else ""
-        is_whole = at is None or above in places
-        place, messages = places.get(above, 0), []
-        for key, node in reversed(way.items()):
-            if _has_message(node):
-                messages.append((place, {"id": key, **node["message"]}))
-                place += 1
-            places[key] = place
-        if messages:
-            found.append(_Branch(messages, is_whole, messages[0][1]["id"] if found else ""))
+    for start in starts:
+        waiting = [(start, 0)]
+        while waiting:
+            top, place = waiting.pop()
+            is_whole, messages = nodes[top].get("parent") is None or parents[top] in passed, list[_Message]()
+            at: str | None = top
+            while at is not None and at not in passed:
+                passed.add(at)
+                if isinstance(said := nodes[at].get("message"), dict):
+                    own = said.get("id")
+                    known = own if isinstance(own, str) and own else at
+                    messages.append(_Message(place, {**said, "id": known}, at in shown))
+                    place += 1
+                waiting += [(other, place) for other in following[at][:0:-1]]
+                at = next(iter(following[at]), None)
+            if messages:
+                found.append(_Branch(messages, is_whole, None if top == starts[0] else top))
     if not found:
         raise invalid(MAPPING, "The conversation has no message that can be found.")
     return found
 
 
-def _has_message(node: object) -> bool:
-    return isinstance(fields.value_at(node, "message"), dict)
+def _parent(nodes: dict[str, dict[str, Any]], key: str) -> str | None:
+    """Return the node before one, None where it is not there."""
+    parent = nodes[key].get("parent")
+    return parent if isinstance(parent, str) and parent in nodes else None
 
 
-def _leaves(mapping: dict[str, Any]) -> list[str]:
-    """Return the messages that no other one follows, the newest first, of several the last."""
-    nodes = {key: node for key, node in mapping.items() if isinstance(node, dict)}
-    followed = {node.get("parent") for node in nodes.values() if isinstance(node.get("parent"), str)}
+def _shown(nodes: dict[str, dict[str, Any]], current: object) -> set[str]:
+    """Return the nodes from the current one, else the newest, up to the root."""
+    at = current if isinstance(current, str) and current in nodes else None
+    if at is None:
+        at = max(reversed(nodes), key=lambda key: _age(nodes[key]), default=None)
+    shown = set[str]()
+    while at is not None and at not in shown:
+        shown.add(at)
+        at = _parent(nodes, at)
+    return shown
 
-    def age(key: str) -> float:
-        at = fields.value_at(nodes[key], "message.create_time")
-        return float(at) if isinstance(at, int | float) and abs(at) < _LATEST else 0.0
 
-    return sorted((key for key in reversed(nodes) if key not in followed), key=age, reverse=True)
+def _age(node: dict[str, Any]) -> float:
+    at = fields.value_at(node, "message.create_time")
+    return float(at) if isinstance(at, int | float) and abs(at) < _LATEST else 0.0
 
 
 def _chatgpt_messages(
-    item: UncheckedRow, messages: list[tuple[int, dict[str, Any]]], said: fields.Conversation, repeated: set[str]
+    item: UncheckedRow, messages: list[_Message], said: fields.Conversation, repeated: set[str]
 ) -> Iterator[exports.Entry]:
     choices = said.choices
-    for position, message in messages:
+    not_shown = replace(said, marks=(OTHER_BRANCH,))
+    for position, message, is_shown in messages:
         role = fields.value_at(message, "author.role")
         speaker = role if isinstance(role, str) and role else "unknown"
         is_spoken = _is_spoken(message)
@@ -127,7 +151,8 @@ def _chatgpt_messages(
         else:
             if speaker in fields.SPOKEN_BY and not is_spoken:
                 speaker = f"{speaker} (hidden)"
-            yield said.turn(message["id"], position, speaker, text, message.get("create_time"))
+            branch = said if is_shown else not_shown
+            yield branch.turn(message["id"], position, speaker, text, message.get("create_time"))
 
 
 def _context(message: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -30,8 +30,8 @@ def texts(path: Path, kind: ForeignFormat) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "contents", "lost"),
     [
-        ({"current_node": None}, ["How hot for sourdough?", "At 240 degrees.", "At 180 degrees."], 0),
-        ({"current_node": "gone"}, ["How hot for sourdough?", "At 240 degrees.", "At 180 degrees."], 0),
+        ({"current_node": None}, ["How hot for sourdough?", "At 180 degrees.", "At 240 degrees."], 0),
+        ({"current_node": "gone"}, ["How hot for sourdough?", "At 180 degrees.", "At 240 degrees."], 0),
         ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "gone"}}}, ["At 240 degrees."], 1),
         ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": "n6"}}}, ["At 240 degrees."], 1),
         ({"mapping": {"n6": {**exports.CHATGPT[0]["mapping"]["n6"], "parent": 7}}}, ["At 240 degrees."], 1),
@@ -69,21 +69,42 @@ def test_what_was_said_in_other_branches_of_chatgpt_comes_in_once_and_is_marked(
     other = ["other-branch"]
     assert turns == [
         ("How hot for sourdough?", "", 1, None),
-        ("At 240 degrees.", "", 4, None),
-        ("And for pie?", "#odd", 0, other),
-        ("And for cake?", "#lost", 0, other),
+        ("At 180 degrees.", "", 2, other),
+        ("At 240 degrees.", "#n4", 4, None),
         ("How hot for rye?", "#e1", 1, other),
-        ("At 200 degrees.", "#e1", 2, other),
-        ("At 220 degrees.", "#e2", 2, other),
-        ("At 180 degrees.", "#n3", 2, other),
-        ("and round", "#c2", 0, other),
-        ("Round", "#c2", 1, other),
+        ("At 220 degrees.", "#e1", 2, other),
+        ("At 200 degrees.", "#e3", 2, other),
+        ("And for cake?", "#lost", 0, other),
+        ("And for pie?", "#odd", 0, other),
+        ("Round", "#c1", 0, other),
+        ("and round", "#c1", 1, other),
     ]
     assert left_out(found).count("lost beginnings of conversations") == 3
-    shown_later = {**document, "current_node": "e3"}
-    again = rows(read(written(tmp_path / "conversations.json", [shown_later]), CHATGPT))
-    assert {row["external_id"] for row in again} == {row["external_id"] for row in rows(found)}
-    assert len(again) == len(turns)
+    placed = {row["external_id"]: (row["thread"], row["position"]) for row in rows(found)}
+    assert len(placed) == len(turns)
+    say("e4", "user", "And for spelt?", "e2", 7)
+    say("e5", "user", "And for oats?", "e3", 8)
+    say("n9", "user", "Thanks!", "n3", 9)
+    document["current_node"] = "e4"
+    again = rows(read(written(tmp_path / "conversations.json", [document]), CHATGPT))
+    later = {row["external_id"]: (row["thread"], row["position"]) for row in again}
+    assert placed.items() <= later.items(), "a later export adds to the same threads, whatever was shown last"
+    added = {row["content"]: row["thread"].removeprefix(conversation) for row in again[::-1]}
+    assert (added["And for spelt?"], added["And for oats?"], added["Thanks!"]) == ("#e1", "#e3", "")
+    assert len(set(later.values())) == len(later) == len(turns) + 3
+    assert [row["content"] for row in again if "tags" not in row] == [
+        "How hot for rye?", "At 220 degrees.", "And for spelt?",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [None, "", 7, ["n2"]])
+def test_a_message_of_chatgpt_without_an_id_is_known_by_its_node(tmp_path: Path, own: object) -> None:
+    document = json.loads(json.dumps(exports.CHATGPT[0]))
+    named = rows(read(written(tmp_path / "conversations.json", [document]), CHATGPT))
+    for node in document["mapping"].values():
+        if node["message"] is not None:
+            node["message"]["id"] = own
+    assert rows(read(written(tmp_path / "conversations.json", [document]), CHATGPT)) == named
 
 
 def test_entries_of_chatgpts_memory_come_in_with_their_day_once(tmp_path: Path) -> None:

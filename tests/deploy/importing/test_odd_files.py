@@ -138,7 +138,7 @@ def test_of_chatgpt_words_beside_pictures_come_in_and_pictures_are_named(tmp_pat
     }
     asked["metadata"] = {"attachments": [{"id": "1", "name": "a.png"}, {"id": "2", "name": "b.pdf"}]}
     found = read(written(tmp_path / "conversations.json", [document]), CHATGPT)
-    assert [row["content"] for row in rows(found)] == ["How hot for this?", "At 240 degrees.", "At 180 degrees."]
+    assert [row["content"] for row in rows(found)] == ["How hot for this?", "At 180 degrees.", "At 240 degrees."]
     named = [what for what in left_out(found) if what != "messages of the system and of tools"]
     assert named == ["attached files", "attached files"]
 

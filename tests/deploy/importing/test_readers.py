@@ -146,18 +146,26 @@ def test_a_conversation_of_claude_keeps_thread_speaker_and_time(tmp_path: Path) 
     ]
 
 
-def test_of_chatgpt_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> None:
+def test_of_chatgpt_what_was_not_shown_last_has_a_tag(tmp_path: Path) -> None:
     path = exports.chatgpt(tmp_path)
     found = read(path, ForeignFormat.CHATGPT)
-    question, answer, other = rows(found)
+    question, other, answer = rows(found)
     assert (other["content"], other["tags"]) == ("At 180 degrees.", ["other-branch"])
     assert question["occurred_at"] == "2025-01-01T10:00:01.500000Z"
     assert (answer["content"], answer["position"], answer["speaker"]) == ("At 240 degrees.", 4, "assistant")
-    assert question["thread"] == answer["thread"] == "chatgpt:g0000000-0000-4000-8000-000000000001"
+    assert question["thread"] == other["thread"] == "chatgpt:g0000000-0000-4000-8000-000000000001"
+    assert (answer["thread"], "tags" in answer) == (f"{question['thread']}#n4", False)
     assert left_out(found) == {"messages of the system and of tools": 3}
     more = rows(read(path, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
-    assert [item["speaker"] for item in more] == ["system", "user", "assistant (hidden)", "tool", *["assistant"] * 2]
-    assert [item.get("source_type") for item in more] == ["tool_output", None, "tool_output", "tool_output", None, None]
+    assert [item["speaker"] for item in more] == [
+        "system",
+        "user",
+        "assistant",
+        "assistant (hidden)",
+        "tool",
+        "assistant",
+    ]
+    assert [item.get("source_type") for item in more] == ["tool_output", None, None, "tool_output", "tool_output", None]
 
 
 def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> None:
