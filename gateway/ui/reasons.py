@@ -32,7 +32,8 @@ _SEARCHES: Final = re.compile(r"shown in (\d+) searches")
 _NUMBER: Final = re.compile(r"-?\d[\d.e+-]*")
 _CUT_OFF: Final = re.compile(rf",?{CUT}\Z")
 _QUOTED: Final = re.compile(r"(['\"]).*\1", re.DOTALL)
-_VALUE: Final = r'(?>"(?:[^"\\]|\\.)*"|.).*?'  # one that begins with marks does not end within them
+_MARKED: Final = r'"(?:[^"\\]|\\.)*"'
+_VALUE: Final = rf"(?>{_MARKED}|.).*?"  # one that begins with marks does not end within them
 _MOST_CHARS: Final = 1000  # a longer text stays as it is: parts within parts take the square of its length
 
 
@@ -72,12 +73,14 @@ def say_reason(text: str, messages: Mapping[str, str]) -> str:
 
 
 def _join_quoted(sentences: list[str]) -> list[str]:
-    """Return sentences, those within quotation marks as parts of the one that has the marks."""
-    joined: list[str] = []
-    is_open = False
+    """Return sentences, those within quotation marks as parts of the one that has the marks; a lone mark is none."""
+    whole, joined, at, after = " ".join(sentences), list[str](), 0, 0
+    within = [found.span() for found in re.finditer(rf"(?<!\w){_MARKED}", whole)]
     for sentence in sentences:
-        joined = [*joined[:-1], f"{joined[-1]} {sentence}"] if is_open else [*joined, sentence]
-        is_open ^= (sentence.count('"') - sentence.count('\\"')) % 2 == 1
+        after += len(sentence) + 1
+        if not any(start < after < end for start, end in within):
+            joined.append(whole[at : after - 1])
+            at = after
     return joined
 
 

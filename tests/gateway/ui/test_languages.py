@@ -204,6 +204,9 @@ def test_each_reason_that_is_declared_for_files_is_said() -> None:
         ),
         ("A sentence that nobody has declared.", "A sentence that nobody has declared."),
         ("{0} is no text.", "{0} ist kein Text."),
+        ('a 5" disk. The file is empty.', 'a 5" disk. Die Datei ist leer.'),
+        (r'"C:\tmp. D\\" is missing. The file is empty.', r'"C:\tmp. D\\" fehlt. Die Datei ist leer.'),
+        (r'"a \". b" is missing. The file is empty.', r'"a \". b" fehlt. Die Datei ist leer.'),
         (
             "The namespace may have no more than 5 memories (memories in ENGRAMQ_QUOTAS).",
             "Der Namensraum darf höchstens 5 Erinnerungen haben (memories in ENGRAMQ_QUOTAS).",
