@@ -1,8 +1,8 @@
 """Read the data export of ChatGPT: conversations.json, or several numbered ones, alone or in an archive.
 
 A conversation is a tree, since a message can be edited and an answer made anew. The branch of the first messages is the
-thread. Each other one has a thread of its own, named by the message that it begins with, where it leaves another: so
-each message comes in once, and a later export, which has more branches or shows another, adds to the same threads."""
+thread. Each other one has a thread of its own, named by the message with which it leaves another. So each message comes
+in once. A later export adds to the same threads, though it shows another branch."""
 
 import math
 import re
@@ -54,7 +54,7 @@ def read_chatgpt(path: Path, choices: fields.Choices) -> Iterator[exports.Entry]
             yield from _chatgpt_messages(item, branch.messages, said, repeated)
 
 
-class _Message(NamedTuple):
+class _Said(NamedTuple):
     """A message, its place below the root, and whether it was shown last."""
 
     place: int
@@ -65,7 +65,7 @@ class _Message(NamedTuple):
 class _Branch(NamedTuple):
     """Messages in order. `is_whole`: nothing is lost before them."""
 
-    messages: list[_Message]
+    messages: list[_Said]
     is_whole: bool
     top: str | None  # the node that it begins with, None for the first branch
 
@@ -86,14 +86,14 @@ def _branches(conversation: dict[str, Any]) -> list[_Branch]:
         waiting = [(start, 0)]
         while waiting:
             top, place = waiting.pop()
-            is_whole, messages = nodes[top].get("parent") is None or parents[top] in passed, list[_Message]()
+            is_whole, messages = nodes[top].get("parent") is None or parents[top] in passed, list[_Said]()
             at: str | None = top
             while at is not None and at not in passed:
                 passed.add(at)
                 if isinstance(said := nodes[at].get("message"), dict):
                     own = said.get("id")
                     known = own if isinstance(own, str) and own else at
-                    messages.append(_Message(place, {**said, "id": known}, at in shown))
+                    messages.append(_Said(place, {**said, "id": known}, at in shown))
                     place += 1
                 waiting += [(other, place) for other in following[at][:0:-1]]
                 at = next(iter(following[at]), None)
@@ -128,7 +128,7 @@ def _age(node: dict[str, Any]) -> float:
 
 
 def _chatgpt_messages(
-    item: UncheckedRow, messages: list[_Message], said: fields.Conversation, repeated: set[str]
+    item: UncheckedRow, messages: list[_Said], said: fields.Conversation, repeated: set[str]
 ) -> Iterator[exports.Entry]:
     choices = said.choices
     not_shown = replace(said, marks=(OTHER_BRANCH,))

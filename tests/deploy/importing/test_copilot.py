@@ -75,7 +75,7 @@ def test_the_folder_of_a_client_is_known_by_a_session_in_it(tmp_path: Path, clie
     assert transcript_format(tmp_path) is None
 
 
-@pytest.mark.promise("SN-1", "RC-14")
+@pytest.mark.promise("RC-14")
 def test_the_first_sessions_of_codex_are_one_object_each(tmp_path: Path) -> None:
     """Until June 2025 a session was no file of lines; its turns have the time at which it began."""
     folder = tmp_path / ".codex" / "sessions"
