@@ -94,7 +94,7 @@ def read_printed(files: Iterable[Path], bench: str) -> list[Line]:
 
 
 def section(lines: Sequence[Line], plot: str) -> str:
-    """Return the section, markers included; `plot` is the name of the picture beside the page."""
+    """Return the section, markers included; `lines`: as `latest` returns them; `plot`: the picture's name."""
     parts = [SECTION.begin, _machine(lines), f"![Ratios, each as a share of its target]({plot})", _ratios(lines)]
     return "\n\n".join([*parts, _calls(lines), _memory(lines), SECTION.end])
 
@@ -110,7 +110,7 @@ def latest(lines: Iterable[Line]) -> list[Line]:
 
 
 def ratios_of(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
-    """Return the ratio of each row at each size; failures of all tools are added up.
+    """Return the ratio of each row at each size; failures of all tools are added up. `lines`: as `latest` returns them.
 
     How a search grows with the memories is told by no line: sizes may be measured in several runs.
     """

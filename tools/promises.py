@@ -51,24 +51,42 @@ def promises() -> dict[str, list[Promise]]:
 
 
 def marks(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield (promise, line) for each mark in a test file. Raises ValueError for one that names no literal text."""
+    """Yield (promise, tests) for each mark in a test file: all its tests for the mark of a whole file, else one.
+
+    Raises ValueError for a mark that names no literal text.
+    """
     source = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source, str(path))) if ".promise(" in source else ():
+    if ".promise(" not in source:
+        return
+    file = ast.parse(source, str(path))
+    tests = sum(map(_is_test, ast.walk(file)))
+    for part in file.body:
+        names = [target.id for target in getattr(part, "targets", ()) if isinstance(target, ast.Name)]
+        for number in _named(part, path):
+            yield number, tests if names == ["pytestmark"] else 1
+
+
+def _is_test(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+
+
+def _named(part: ast.AST, path: Path) -> Iterator[str]:
+    for node in ast.walk(part):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "promise"):
             continue
         for argument in node.args:
             if not (isinstance(argument, ast.Constant) and isinstance(argument.value, str)):
                 raise ValueError(f"{path}:{node.lineno}: name promises by literal text")
-            yield argument.value, node.lineno
+            yield argument.value
 
 
 @cache
 def evidence() -> dict[str, Counter[str]]:
-    """Return for each promise that a test names how often each test file names it."""
+    """Return for each promise that a test names how many tests of each file name it."""
     named: dict[str, Counter[str]] = {}
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for number, _ in marks(path):
-            named.setdefault(number, Counter())[path.relative_to(ROOT).as_posix()] += 1
+        for number, tests in marks(path):
+            named.setdefault(number, Counter())[path.relative_to(ROOT).as_posix()] += tests
     return named
 
 

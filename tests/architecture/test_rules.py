@@ -19,7 +19,7 @@ from tests import conftest
 from tests.architecture import rules
 from tests.architecture.source import PACKAGES, ROOT, Module, modules, parsed
 from tools.generate import stale
-from tools.promises import evidence, promises
+from tools.promises import evidence, marks, promises
 
 Rule = Callable[[Module], list[str]]
 
@@ -109,6 +109,14 @@ def test_every_promise_that_is_kept_has_a_test() -> None:
 
 def test_every_named_promise_exists() -> None:
     assert sorted(set(evidence()) - set(ALL)) == []
+
+
+def test_the_mark_of_a_whole_file_counts_for_each_of_its_tests(tmp_path: Path) -> None:
+    mark = "pytest.mark.promise"
+    (file := tmp_path / "test_it.py").write_text(
+        f'pytestmark = [{mark}("A-1")]\n@{mark}("A-2")\ndef test_a(): ...\nasync def test_b(): ...\n'
+    )
+    assert list(marks(file)) == [("A-1", 2), ("A-2", 1)]
 
 
 def test_each_number_and_each_sentence_stand_once() -> None:
