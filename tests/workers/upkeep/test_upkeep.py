@@ -210,10 +210,12 @@ async def test_messages_of_webhooks_that_nobody_took_are_forgotten_after_a_month
     assert world.rows("select now() - dead_at < '30 days' as young from webhook_outbox") == [{"young": True}]
 
 
-async def test_upkeep_of_a_cluster_looks_for_no_bulk_loads_and_folds_no_totals(world: World) -> None:
+async def test_upkeep_of_a_cluster_looks_for_no_bulk_loads_and_folds_no_totals(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has neither, and the look for them would ask all its shards."""
     names = {work.name for work in world.upkeep.schedule()}
-    world.store.sharded = True
+    monkeypatch.setattr(world.store, "sharded", True)  # other tests have the same store
     assert names - {work.name for work in world.upkeep.schedule()} == {"index_loads", "fold_totals", "mend_totals"}
 
 
