@@ -8,7 +8,7 @@ import math
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -75,7 +75,7 @@ def _branches(conversation: dict[str, Any]) -> list[_Branch]:
     if not isinstance(conversation.get(MAPPING), dict):
         raise invalid(MAPPING, "A conversation of ChatGPT has a mapping, and this has none.")
     nodes = {key: node for key, node in conversation[MAPPING].items() if isinstance(node, dict)}
-    shown, passed = _shown(nodes, conversation.get(CURRENT)), set[str]()
+    shown, passed = _find_shown(nodes, conversation.get(CURRENT)), set[str]()
     parents = {key: _parent(nodes, key) for key in nodes}
     following, tops = defaultdict[str, list[str]](list), list[str]()
     for key in sorted(nodes, key=lambda key: _age(nodes[key])):
@@ -87,21 +87,27 @@ def _branches(conversation: dict[str, Any]) -> list[_Branch]:
         while waiting:
             top, place = waiting.pop()
             is_whole, messages = nodes[top].get("parent") is None or parents[top] in passed, list[_Said]()
-            at: str | None = top
-            while at is not None and at not in passed:
-                passed.add(at)
+            for at in _follow(top, following, passed):
                 if isinstance(said := nodes[at].get("message"), dict):
                     own = said.get("id")
                     known = own if isinstance(own, str) and own else at
                     messages.append(_Said(place, {**said, "id": known}, at in shown))
                     place += 1
                 waiting += [(other, place) for other in following[at][:0:-1]]
-                at = next(iter(following[at]), None)
             if messages:
                 found.append(_Branch(messages, is_whole, None if top == starts[0] else top))
     if not found:
         raise invalid(MAPPING, "The conversation has no message that can be found.")
     return found
+
+
+def _follow(top: str, following: Mapping[str, list[str]], passed: set[str]) -> Iterator[str]:
+    """Yield the nodes of a branch, the eldest behind each, up to one that was passed; all are passed then."""
+    at: str | None = top
+    while at is not None and at not in passed:
+        passed.add(at)
+        yield at
+        at = next(iter(following[at]), None)
 
 
 def _parent(nodes: dict[str, dict[str, Any]], key: str) -> str | None:
@@ -110,7 +116,7 @@ def _parent(nodes: dict[str, dict[str, Any]], key: str) -> str | None:
     return parent if isinstance(parent, str) and parent in nodes else None
 
 
-def _shown(nodes: dict[str, dict[str, Any]], current: object) -> set[str]:
+def _find_shown(nodes: dict[str, dict[str, Any]], current: object) -> set[str]:
     """Return the nodes from the current one, else the newest, up to the root."""
     at = current if isinstance(current, str) and current in nodes else None
     if at is None:
