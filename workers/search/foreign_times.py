@@ -14,13 +14,12 @@ from typing import Final, TypeAlias
 from engramq.schemas.patterns import compile_late
 from engramq.workers.search.number_words import spell_count
 from engramq.workers.search.spans import MONTHS, WEEKDAYS
+from engramq.workers.search.time_words import COUNTS
 
 Meanings: TypeAlias = Mapping[str, str]
 Rules: TypeAlias = tuple[tuple[re.Pattern[str], str], ...]
 
-_COUNTS: Final = (
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-)  # fmt: skip
+_COUNTS: Final = tuple(COUNTS)[1:13]  # one to twelve
 _UNITS: Final = ("day", "week", "weekend", "month", "quarter", "year", "summer", "winter", "spring", "autumn")
 _WORD: Final = compile_late(r"\w+(?:['\u2019-]\w+)*")
 
@@ -73,7 +72,7 @@ def english_times(text: str) -> str:
 _ALL_WORDS: Final = compile_late(r"[^\W\d_]+")
 
 
-def _named(text: str, english: Sequence[str]) -> dict[str, str]:
+def _pair_words(text: str, english: Sequence[str]) -> dict[str, str]:
     """Return what words mean that stand in the order of the English ones, forms of one with bars between; "-": none."""
     pairs = zip(text.split(), english, strict=True)
     return {form.replace("_", " "): meaning for forms, meaning in pairs for form in forms.split("|") if form != "-"}
@@ -100,12 +99,14 @@ def _not_after(others: str, word: str) -> str:
 _ENGLISH: Final = frozenset(_mean("", "who what where when did does the is are how why which of to and for from with"))
 _ALSO_ENGLISH: Final = frozenset(_mean("", "a an am in on so was will he"))
 # Months in the order of the year; what English reads alike ("-") is read where a preposition stands before it.
-_GERMAN_MONTHS: Final = _named("januar|jänner februar märz|maerz|marz - mai juni juli - - oktober - dezember", MONTHS)
-_GERMAN_DAYS: Final = _named("montag dienstag mittwoch donnerstag freitag samstag|sonnabend sonntag", WEEKDAYS)
-_GERMAN_COUNTS: Final = _named(
+_GERMAN_MONTHS: Final = _pair_words(
+    "januar|jänner februar märz|maerz|marz - mai juni juli - - oktober - dezember", MONTHS
+)
+_GERMAN_DAYS: Final = _pair_words("montag dienstag mittwoch donnerstag freitag samstag|sonnabend sonntag", WEEKDAYS)
+_GERMAN_COUNTS: Final = _pair_words(
     "ein|eine|einem|einer|einen zwei drei vier fünf sechs sieben acht neun zehn elf zwölf", _COUNTS
 ) | {spell_count(number)[-1]: str(number) for number in range(13, 100)}
-_GERMAN_UNITS: Final = _named(
+_GERMAN_UNITS: Final = _pair_words(
     "tag|tage|tagen woche|wochen wochenende|wochenenden monat|monats|monate|monaten quartal|quartale|quartalen "
     "jahr|jahrs|jahres|jahre|jahren sommer winter frühling|frühjahr herbst",
     _UNITS,
@@ -159,14 +160,14 @@ _GERMAN: Final = _Language(
     beside="wann wer wen wo wie bin hast gibt kommt nicht mit für ein eine mein meine",
 )  # fmt: skip
 
-_FRENCH_MONTHS: Final = _named(
+_FRENCH_MONTHS: Final = _pair_words(
     "janvier février|fevrier mars avril mai juin juillet août|aout septembre octobre novembre décembre|decembre", MONTHS
 )
-_FRENCH_DAYS: Final = _named("lundi mardi mercredi jeudi vendredi samedi dimanche", WEEKDAYS)
-_FRENCH_COUNTS: Final = _named("un|une deux trois quatre cinq six sept huit neuf dix onze douze", _COUNTS) | {
+_FRENCH_DAYS: Final = _pair_words("lundi mardi mercredi jeudi vendredi samedi dimanche", WEEKDAYS)
+_FRENCH_COUNTS: Final = _pair_words("un|une deux trois quatre cinq six sept huit neuf dix onze douze", _COUNTS) | {
     "quinze": "15"
 }
-_FRENCH_UNITS: Final = _named(
+_FRENCH_UNITS: Final = _pair_words(
     "jour|jours semaine|semaines week-end|weekend mois trimestre|trimestres an|ans|année|années été hiver printemps "
     "automne",
     _UNITS,
@@ -214,12 +215,12 @@ _FRENCH: Final = _Language(
     beside="que qui quand où est il elle une mon ma mes pour avec chez avant après hui",
 )  # fmt: skip
 
-_SPANISH_MONTHS: Final = _named(
+_SPANISH_MONTHS: Final = _pair_words(
     "enero febrero marzo abril mayo junio julio agosto septiembre|setiembre octubre noviembre diciembre", MONTHS
 )
-_SPANISH_DAYS: Final = _named("lunes martes miércoles|miercoles jueves viernes sábado|sabado domingo", WEEKDAYS)
-_SPANISH_COUNTS: Final = _named("un|una|uno dos tres cuatro cinco seis siete ocho nueve diez once doce", _COUNTS)
-_SPANISH_UNITS: Final = _named(
+_SPANISH_DAYS: Final = _pair_words("lunes martes miércoles|miercoles jueves viernes sábado|sabado domingo", WEEKDAYS)
+_SPANISH_COUNTS: Final = _pair_words("un|una|uno dos tres cuatro cinco seis siete ocho nueve diez once doce", _COUNTS)
+_SPANISH_UNITS: Final = _pair_words(
     "día|días|dia|dias semana|semanas fin_de_semana mes|meses trimestre año|años verano invierno primavera otoño",
     _UNITS,
 )
@@ -273,7 +274,7 @@ _EAST_DID: Final = (
 _EAST: Final = _Language(
     frozenset("日天月年週周期曜今昨明"),
     _EAST_COUNTS
-    | _named("日|天 週間|周|週|星期 か月|ヶ月|カ月|ケ月|个月|個月 年", ("day", "week", "month", "year")),
+    | _pair_words("日|天 週間|周|週|星期 か月|ヶ月|カ月|ケ月|个月|個月 年", ("day", "week", "month", "year")),
     tuple(
         (compile_late(pattern), f" {english} ")
         for pattern, english in (

@@ -9,7 +9,7 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-_ENGLISH: Final = _words(
+ENGLISH: Final = _words(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
 )
@@ -39,7 +39,7 @@ LARGEST_ROMAN: Final = 39
 
 @cache
 def _values() -> dict[str, int]:
-    words = {word: value for value, word in enumerate(_ENGLISH)} | {word: value for value, word in enumerate(_GERMAN)}
+    words = {word: value for value, word in enumerate(ENGLISH)} | {word: value for value, word in enumerate(_GERMAN)}
     words |= {word: 10 * ten for tens in (_TENS, _GERMAN_TENS) for ten, word in enumerate(tens, 2)}
     for word in ("ein", "elf", "null"):  # an article, and words of English
         del words[word]
@@ -94,13 +94,13 @@ def spell_count(number: int) -> tuple[str, ...]:
     English ones have at most two words: a memory that has both may have them for 350, too.
     """
     if 12 < number < 20:
-        return _ENGLISH[number], _GERMAN[number]
+        return ENGLISH[number], _GERMAN[number]
     if not 20 <= number < 1_000_000:
         return ()
     german = (_german(number),) if len(str(number).rstrip("0")) <= 2 else ()
     power = next((word for word in ("thousand", "hundred") if not number % _POWERS[word]), "")
     many = number // _POWERS[power] if power else 0
-    return (f"{_ENGLISH[many]} {power}", *german) if 0 < many < 20 else german
+    return (f"{ENGLISH[many]} {power}", *german) if 0 < many < 20 else german
 
 
 def _german(number: int) -> str:
@@ -139,7 +139,7 @@ def spell_german_ordinal(number: int) -> str:
 def small_number(number: int, *, german: bool = False) -> str:
     """Return a number up to 12 in a word."""
     if not german:
-        return _ENGLISH[number]
+        return ENGLISH[number]
     return "eins" if number == 1 else _GERMAN[number]
 
 

@@ -6,6 +6,7 @@ from datetime import date
 from typing import Final
 
 from engramq.schemas.patterns import compile_late
+from engramq.workers.search.number_words import ENGLISH
 from engramq.workers.search.spans import LONG, MONTHS, WEEKDAYS, Tense
 
 MONTH_NAME: Final = (
@@ -19,13 +20,9 @@ DAY_NUMBER: Final = (
 )
 WEEKDAY: Final = r"(?P<weekday>Mon|Tues?|Wed(?:nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?P<full>day)?(?P<plural>s)?\b"
 UNIT: Final = r"(?P<unit>minute|hour|day|weekend|week|fortnight|month|quarter|year)"
-_NUMBERS: Final = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
-)  # fmt: skip
 _TENS: Final = {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "ninety": 90, "hundred": 100}
 # How many a word means, at least and at most.
-COUNTS: Final = {word: count for count, word in enumerate(_NUMBERS)} | _TENS
+COUNTS: Final = {word: count for count, word in enumerate((*ENGLISH, "twenty"))} | _TENS
 AMOUNTS: Final = {word: (count, count) for word, count in COUNTS.items()} | {
     "a": (1, 1), "an": (1, 1), "couple": (2, 3), "few": (2, 5), "several": (3, 7),
 }  # fmt: skip

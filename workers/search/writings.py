@@ -25,6 +25,7 @@ from engramq.workers.search.number_words import (
     value_of_ordinal,
     write_ordinal,
 )
+from engramq.workers.search.time_words import ORDINALS
 from engramq.workers.search.times_of_day import times_in, ways_of_time
 
 VALUES: Final = 3  # of a question that are written otherwise
@@ -93,7 +94,6 @@ _FIRST_WORDS: Final = (
     "trotzdem und vom von vor vorher wann wer wie wir wo zu zuerst zuletzt"
 )
 _BEGINS: Final = frozenset(_FIRST_WORDS.split())  # a sentence
-_PLACES: Final = ("first", "second", "third", "fourth")
 _PARTED: Final = " \x01 "  # stands for what was read: no rule reads over it
 WrittenValues: TypeAlias = Iterator[WrittenValue]
 
@@ -135,8 +135,8 @@ def _quarters(text: str) -> WrittenValues:
     for found in _QUARTER.finditer(text):
         year = found[1] or found[3] or found[5]
         if year:
-            place = int(found[2]) - 1 if found[2] else _PLACES.index(found[4].lower())
-            yield WrittenValue(found[0], (f"Q{place + 1} {year}", f"{_PLACES[place]} quarter {year}"))
+            place = int(found[2]) - 1 if found[2] else ORDINALS.index(found[4].lower())
+            yield WrittenValue(found[0], (f"Q{place + 1} {year}", f"{ORDINALS[place]} quarter {year}"))
 
 
 def _ordinals(text: str) -> WrittenValues:
