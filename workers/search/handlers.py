@@ -131,8 +131,8 @@ async def search(
         read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [question.text])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     asked: dict[str, Any] = {"command": command, "question": question, "filters": filters, "vectors": vectors}
-    asked["min_relevance"] = _least_relevance(command, lift, context.services)
-    search_in = partial(Search, **asked, wishes=wishes, lift=lift)
+    least = _least_relevance(command, lift, context.services)
+    search_in = partial(Search, **asked, min_relevance=least, wishes=wishes, lift=lift)
     if copy is None:
         sizes = context.services[Sizes]
 
