@@ -35,7 +35,7 @@ from bench.retrieval import (
     ask,
     bring_in,
     by_namespace,
-    prepared,
+    drop_fields,
     read_lines,
     score,
     vectors_of,
@@ -213,7 +213,7 @@ def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], sav
         for withheld in (frozenset[str](), METADATA):
             with private_stack() as stack:
                 stack.start_workers()
-                found = rank(stack, prepared(memories, withheld), queries)
+                found = rank(stack, drop_fields(memories, withheld), queries)
             figures = {
                 way: {qid: score(ranking, evidence[qid]) for qid, ranking in several.items()}
                 for way, several in found.items()

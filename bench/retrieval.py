@@ -62,7 +62,7 @@ def read_lines(path: Path) -> list[Row]:
         return [json.loads(line) for line in file if line.strip()]
 
 
-def prepared(memories: list[Row], without: frozenset[str]) -> list[Row]:
+def drop_fields(memories: list[Row], without: frozenset[str]) -> list[Row]:
     """Return the rows to import without some fields; a thread takes its positions along.
 
     Contents that are too long are cut: BEAM has two.

@@ -62,7 +62,7 @@ def marks(path: Path) -> Iterator[tuple[str, int]]:
     tests = sum(map(_is_test, ast.walk(file)))
     for part in file.body:
         names = [target.id for target in getattr(part, "targets", ()) if isinstance(target, ast.Name)]
-        for number in _named(part, path):
+        for number in _list_numbers(part, path):
             yield number, tests if names == ["pytestmark"] else 1
 
 
@@ -70,7 +70,7 @@ def _is_test(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
 
 
-def _named(part: ast.AST, path: Path) -> Iterator[str]:
+def _list_numbers(part: ast.AST, path: Path) -> Iterator[str]:
     for node in ast.walk(part):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "promise"):
             continue

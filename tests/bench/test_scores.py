@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bench.dense import HALVES, SET, figures
 from bench.recall import CORPORA, LINES, compared, read, verdict
-from bench.retrieval import by_namespace, prepared, read_lines, score
+from bench.retrieval import by_namespace, drop_fields, read_lines, score
 
 IDS = [f"d{number}" for number in range(60)]
 
@@ -35,8 +35,8 @@ def test_figures_lie_between_0_and_1_and_a_perfect_ranking_has_1(ranking: list[s
 
 def test_what_is_withheld_is_not_imported_and_positions_go_with_their_thread() -> None:
     row = {"namespace": "n", "external_id": "x", "content": "c", "speaker": "s", "thread": "t", "position": 1}
-    assert prepared([row], frozenset({"speaker"})) == [{**{k: v for k, v in row.items() if k != "speaker"}}]
-    assert prepared([row], frozenset({"thread"})) == [
+    assert drop_fields([row], frozenset({"speaker"})) == [{**{k: v for k, v in row.items() if k != "speaker"}}]
+    assert drop_fields([row], frozenset({"thread"})) == [
         {"namespace": "n", "external_id": "x", "content": "c", "speaker": "s"}
     ]
     assert by_namespace([row, {**row, "namespace": "m"}]) == {"n": [row], "m": [{**row, "namespace": "m"}]}

@@ -27,7 +27,7 @@ def run(environment: dict[str, str]) -> Command:
 
 
 @pytest.fixture
-def detached(home: Home, run: Command) -> Iterator[Home]:
+def detached_home(home: Home, run: Command) -> Iterator[Home]:
     """A home whose stack stays until `engramq down`."""
     assert run("up", "--detach").returncode == 0
     yield home

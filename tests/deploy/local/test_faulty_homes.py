@@ -24,40 +24,42 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
 
 @pytest.mark.parametrize("how", ["-a", "-al", "-as"], ids=["files", "hard_links", "symbolic_links"])
-def test_a_copy_of_a_running_home_leaves_the_original_alone(detached: Home, run: Command, how: str) -> None:
-    before = processes_of(detached)
-    copy = Home(Path(f"{detached.path}-copy"))
+def test_a_copy_of_a_running_home_leaves_the_original_alone(detached_home: Home, run: Command, how: str) -> None:
+    before = processes_of(detached_home)
+    copy = Home(Path(f"{detached_home.path}-copy"))
     for command in (("status",), ("down",), ("doctor", "--fix")):
-        subprocess.run(["cp", how, detached.path, copy.path], check=True)
+        subprocess.run(["cp", how, detached_home.path, copy.path], check=True)
         try:
             run(*command, ENGRAMQ_HOME=str(copy.path))
             assert [process.is_alive(each) for each in before] == [True] * len(before), command
-            assert {each["restarts"] for each in status_of(detached)["services"]} == {0}, command
+            assert {each["restarts"] for each in status_of(detached_home)["services"]} == {0}, command
         finally:
             shutil.rmtree(copy.path)
 
 
-def test_a_copied_home_says_of_which_it_is_a_copy_and_starts_a_stack_of_its_own(detached: Home, run: Command) -> None:
-    copy = Home(Path(f"{detached.path}-copy"))
-    shutil.copytree(detached.path, copy.path, ignore=shutil.ignore_patterns("run"))
+def test_a_copied_home_says_of_which_it_is_a_copy_and_starts_a_stack_of_its_own(
+    detached_home: Home, run: Command
+) -> None:
+    copy = Home(Path(f"{detached_home.path}-copy"))
+    shutil.copytree(detached_home.path, copy.path, ignore=shutil.ignore_patterns("run"))
     try:
         place = {"ENGRAMQ_HOME": str(copy.path)}
-        assert f"copied with the home {detached.path}" in run("status", **place).stdout
+        assert f"copied with the home {detached_home.path}" in run("status", **place).stdout
         stopped = run("down", **place)
-        assert f"{copy.path} is a copy of {detached.path}" in stopped.stderr
+        assert f"{copy.path} is a copy of {detached_home.path}" in stopped.stderr
         assert stopped.stdout == f"engramq is not running in {copy.path}.\n"
         assert run("up", "--detach", **place).returncode == 0
-        assert status_of(copy)["pid"] != status_of(detached)["pid"]
+        assert status_of(copy)["pid"] != status_of(detached_home)["pid"]
     finally:
         run("down", ENGRAMQ_HOME=str(copy.path))
         shutil.rmtree(copy.path)
 
 
-def test_a_home_that_was_moved_is_still_the_same(detached: Home, run: Command) -> None:
-    moved = Home(Path(f"{detached.path}-moved"))
-    before = processes_of(detached)
+def test_a_home_that_was_moved_is_still_the_same(detached_home: Home, run: Command) -> None:
+    moved = Home(Path(f"{detached_home.path}-moved"))
+    before = processes_of(detached_home)
     os.kill(before[0].pid, signal.SIGSTOP)  # so that its stack does not end by itself
-    detached.path.rename(moved.path)
+    detached_home.path.rename(moved.path)
     try:
         owned = read_ownership(moved)
         assert owned.holder is not None
@@ -65,42 +67,42 @@ def test_a_home_that_was_moved_is_still_the_same(detached: Home, run: Command) -
         assert run("down", ENGRAMQ_HOME=str(moved.path)).returncode == 0
         assert not any(process.is_alive(each) for each in before)
     finally:
-        moved.path.rename(detached.path)
+        moved.path.rename(detached_home.path)
 
 
-def test_a_stack_ends_with_its_home(detached: Home) -> None:
-    before = processes_of(detached)
-    shutil.rmtree(detached.path, ignore_errors=True)
+def test_a_stack_ends_with_its_home(detached_home: Home) -> None:
+    before = processes_of(detached_home)
+    shutil.rmtree(detached_home.path, ignore_errors=True)
     await_true(lambda: not any(process.is_alive(each) for each in before[1:-1]))
-    detached.path.mkdir(exist_ok=True)  # which the fixture removes
+    detached_home.path.mkdir(exist_ok=True)  # which the fixture removes
 
 
-def test_a_home_that_was_removed_is_not_made_again(detached: Home) -> None:
-    supervisor, *_, holder = processes_of(detached)
+def test_a_home_that_was_removed_is_not_made_again(detached_home: Home) -> None:
+    supervisor, *_, holder = processes_of(detached_home)
     os.kill(supervisor.pid, signal.SIGSTOP)
-    shutil.rmtree(detached.path, ignore_errors=True)
+    shutil.rmtree(detached_home.path, ignore_errors=True)
     os.kill(supervisor.pid, signal.SIGKILL)
     await_true(lambda: not process.is_alive(holder))
-    assert not detached.path.exists()
-    detached.path.mkdir()  # which the fixture removes
+    assert not detached_home.path.exists()
+    detached_home.path.mkdir()  # which the fixture removes
 
 
-def test_a_lock_that_was_removed_is_taken_again(detached: Home) -> None:
-    detached.lock.unlink()
-    await_true(lambda: read_ownership(detached).is_held)
-    assert who_holds(detached) == f"the supervisor (pid {status_of(detached)['pid']})"
+def test_a_lock_that_was_removed_is_taken_again(detached_home: Home) -> None:
+    detached_home.lock.unlink()
+    await_true(lambda: read_ownership(detached_home).is_held)
+    assert who_holds(detached_home) == f"the supervisor (pid {status_of(detached_home)['pid']})"
 
 
 @pytest.mark.parametrize("what", ["supervisor.sock", "gateway.sock", "run"])
-def test_sockets_that_somebody_removes_are_made_again(detached: Home, what: str) -> None:
-    before = status_of(detached)["pid"]
+def test_sockets_that_somebody_removes_are_made_again(detached_home: Home, what: str) -> None:
+    before = status_of(detached_home)["pid"]
     if what == "run":
-        shutil.rmtree(detached.run)
+        shutil.rmtree(detached_home.run)
     else:
-        (detached.run / what).unlink()
-    await_true(lambda: detached.supervisor_socket.exists() and detached.gateway_socket.exists())
-    await_true(lambda: service(detached, "gateway")["state"] == "ready")
-    assert status_of(detached)["pid"] == before
+        (detached_home.run / what).unlink()
+    await_true(lambda: detached_home.supervisor_socket.exists() and detached_home.gateway_socket.exists())
+    await_true(lambda: service(detached_home, "gateway")["state"] == "ready")
+    assert status_of(detached_home)["pid"] == before
 
 
 @pytest.mark.parametrize("folder", ["run", "run-pg", "logs"])
